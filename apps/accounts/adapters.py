@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlsplit
 
 from allauth.account.adapter import DefaultAccountAdapter
 from allauth.core.exceptions import ImmediateHttpResponse
 from allauth.mfa.adapter import DefaultMFAAdapter
 from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
+from django.conf import settings
 from django.http import HttpRequest
 from django.shortcuts import render
 
 from apps.accounts import sign_in
-from apps.accounts.email_verification import skip_sync
+from apps.accounts.signals import skip_sync
 from apps.core import feature_switches, secrets
 from apps.organizations.models import User
 
 
-class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # it has no types
+class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # django-allauth has no types
     def is_open_for_signup(self, request: HttpRequest) -> bool:
         """Allow sign-up for invited users, or for all if the operator enabled it."""
         return (
@@ -41,7 +43,22 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # it has no 
 
     def get_client_ip(self, request: HttpRequest) -> str:
         """Return the client address that the proxy middleware determined."""
-        return str(request.META["REMOTE_ADDR"] or "0.0.0.0")  # noqa: S104 -- a socket has none
+        return str(request.META["REMOTE_ADDR"] or "0.0.0.0")  # noqa: S104 -- a Unix socket has no address
+
+    def send_mail(self, template_prefix: str, email: str, context: dict[str, Any]) -> None:
+        """Send a mail whose links start with `PUBLIC_URL`.
+
+        allauth builds links from the Host header, which the client can forge.
+        """
+        site = urlsplit(settings.BASE_URL)
+        links = {
+            name: urlsplit(value)._replace(scheme=site.scheme, netloc=site.netloc).geturl()
+            for name, value in context.items()
+            if name.endswith("_url")
+        }
+        current_site = {"domain": site.netloc, "name": site.netloc}
+        mail_context = {**context, **links, "current_site": current_site}
+        super().send_mail(template_prefix, email, mail_context)
 
     def add_message(self, *args: Any, **kwargs: Any) -> None:
         """Suppress the messages about signing in and out."""

@@ -5,7 +5,4 @@ class AccountsConfig(AppConfig):
     name = "apps.accounts"
 
     def ready(self) -> None:
-        from apps.accounts import (  # noqa: PLC0415 -- connect receivers
-            audit_signals,  # noqa: F401
-            email_verification,  # noqa: F401
-        )
+        from apps.accounts import signals  # noqa: F401, PLC0415 -- connects its receivers

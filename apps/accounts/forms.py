@@ -35,7 +35,8 @@ class SignUpForm(forms.Form):
         name: str = self.cleaned_data["organization"].strip()
         if name and Organization.objects.filter(name=name).exists():
             raise forms.ValidationError(
-                "An organization with this name exists. Ask its administrators for an invitation."
+                "An organization with this name already exists. Ask its administrators for an"
+                " invitation."
             )
         return name
 

@@ -43,7 +43,7 @@ def login(request: HttpRequest, user: User, redirect_url: str) -> HttpResponse:
 
 
 def get_pending_invitation(request: HttpRequest) -> Invitation | None:
-    """Return the open invitation to whose page an anonymous user returns after sign-up."""
+    """Return the open invitation that the request's redirect URL names, if any."""
     next_path = get_next_redirect_url(request) or ""
     if not next_path.startswith(_INVITATION_PATH):
         return None
@@ -54,7 +54,9 @@ def get_pending_invitation(request: HttpRequest) -> Invitation | None:
 
 
 def count_attempt(request: HttpRequest, email: str) -> bool:
-    """Count an attempt. False if the client address exceeded a limit, for the email or in total.
+    """Count an attempt; return False if the client address is over a limit.
+
+    One limit applies to each email, the other to all emails together.
 
     Raises `Unavailable` without Redis, so that password guessing stays limited.
     """

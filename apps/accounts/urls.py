@@ -12,8 +12,8 @@ from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 from django.views.generic import RedirectView
 
-from apps.accounts import views
-from apps.accounts.page_decorators import account_page, public_page
+from apps.accounts import client_sign_in, views
+from apps.accounts.views import account_page, public_page
 
 
 class Word(StringConverter):
@@ -23,6 +23,7 @@ class Word(StringConverter):
 
 
 register_converter(Word, "word")
+_WELL_KNOWN = ".well-known/oauth-authorization-server"
 
 urlpatterns = [
     path("sign-up", public_page(account.signup), name="account_signup"),
@@ -92,6 +93,14 @@ urlpatterns = [
     path(
         "account/sessions/<int:session_id>/end", account_page(views.end_session), name="session-end"
     ),
+    # Sign-in of command-line clients
+    path("account/device", account_page(client_sign_in.approval_page), name="client-sign-in"),
+    path("account/device/done", account_page(client_sign_in.done_page), name="client-sign-in-done"),
+    path("oauth/device/code", client_sign_in.device_code, name="oauth-device-code"),
+    path("oauth/token", client_sign_in.token, name="oauth-token"),
+    path(_WELL_KNOWN, client_sign_in.metadata, name="oauth-metadata"),
+    # RFC 8414 inserts the well-known part before the path of an issuer.
+    path(f"{_WELL_KNOWN}/api", client_sign_in.metadata, {"mount": "api"}),
     # Identity providers
     path("account/oidc/<str:provider_id>", public_page(oidc.login), name="openid_connect_login"),
     path(

@@ -15,11 +15,13 @@ from apps.core import errors
 from apps.core.http.middleware import as_app_error
 from apps.core.json import dumps
 
-Answer = tuple[int, Any]
+StatusAndBody = tuple[int, Any]
 View = Callable[..., HttpResponse]
 
 
-def api_key_required(method: str, permission: str) -> Callable[[Callable[..., Answer]], View]:
+def api_key_required(
+    method: str, permission: str
+) -> Callable[[Callable[..., StatusAndBody]], View]:
     """Decorate a view that requires an API key with the permission.
 
     The view is called with the request, the `Caller` and the URL arguments. It returns a status and
@@ -27,7 +29,7 @@ def api_key_required(method: str, permission: str) -> Callable[[Callable[..., An
     so that clients retry.
     """
 
-    def decorate(view: Callable[..., Answer]) -> View:
+    def decorate(view: Callable[..., StatusAndBody]) -> View:
         @wraps(view)
         def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
             try:

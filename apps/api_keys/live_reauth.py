@@ -134,7 +134,7 @@ def _session_callers(
 
 
 class _Revalidator:
-    """The open connections of one event loop; its task runs while there are any."""
+    """The open connections of one event loop; its task runs while any connection is open."""
 
     def __init__(self) -> None:
         self._callbacks: dict[Credential, dict[int, OnRejected]] = {}
@@ -149,12 +149,10 @@ class _Revalidator:
         return number
 
     def remove(self, credential: Credential, number: int) -> None:
-        callbacks = self._callbacks.get(credential)
-        if callbacks is None:
-            return
+        callbacks = self._callbacks.get(credential, {})
         callbacks.pop(number, None)
         if not callbacks:
-            del self._callbacks[credential]
+            self._callbacks.pop(credential, None)
         if not self._callbacks and self._task is not None:
             self._task.cancel()
             self._task = None

@@ -1,20 +1,28 @@
 from django.urls import path
 
 from apps.api_keys import views
+from apps.api_keys.api import organization, personal, workspace
 
 SETTINGS = "o/<uuid:workspace_id>/settings"
 urlpatterns = [
-    path(f"{SETTINGS}/keys", views.setting_keys, name="setting-keys"),
-    path(f"{SETTINGS}/keys/personal", views.setting_personal_keys, name="setting-personal-keys"),
+    *personal.routes,
+    *workspace.routes,
+    *organization.routes,
+    path(f"{SETTINGS}/keys", views.settings_keys, name="settings-keys"),
+    path(f"{SETTINGS}/keys/personal", views.settings_personal_keys, name="settings-personal-keys"),
     path(
         f"{SETTINGS}/keys/organization",
-        views.setting_organization_keys,
-        name="setting-organization-keys",
+        views.settings_organization_keys,
+        name="settings-organization-keys",
     ),
     path(
-        f"{SETTINGS}/keys/<uuid:key_id>/revoke", views.setting_key_revoke, name="setting-key-revoke"
+        f"{SETTINGS}/keys/<uuid:key_id>/revoke",
+        views.settings_key_revoke,
+        name="settings-key-revoke",
     ),
     path(
-        f"{SETTINGS}/keys/<uuid:key_id>/rotate", views.setting_key_rotate, name="setting-key-rotate"
+        f"{SETTINGS}/keys/<uuid:key_id>/rotate",
+        views.settings_key_rotate,
+        name="settings-key-rotate",
     ),
 ]

@@ -14,16 +14,14 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from apps.api_keys import services
 from apps.api_keys.forms import OVERLAPS, KeyForm, OrganizationKeyForm, RotationForm
-from apps.api_keys.models import ApiKey, KeyKind
-from apps.api_keys.querysets import ApiKeyQuerySet
+from apps.api_keys.models import ApiKey, ApiKeyQuerySet, KeyKind
 from apps.api_keys.services import KeyPolicy
 from apps.core import errors
 from apps.core.tenancy import get_or_404
 from apps.organizations.models import Organization
-from apps.organizations.page_helpers import organization_caller, page, save_form
 from apps.organizations.permissions import OrganizationPermission, Permission
 from apps.organizations.queries import accessible_workspaces
-from apps.web_ui.pages import PageRequest, workspace_page
+from apps.web_ui.pages import PageRequest, form_page, organization_caller, save_form, workspace_page
 
 _O = OrganizationPermission
 MAX_KEYS_SHOWN = 500
@@ -41,7 +39,7 @@ class IssuedKey:
 @never_cache
 @require_http_methods(["GET", "POST"])
 @workspace_page(Permission.KEYS_READ)
-def setting_keys(request: PageRequest) -> HttpResponse:
+def settings_keys(request: PageRequest) -> HttpResponse:
     """List the service keys of the workspace; the form creates one for it."""
     form, issued = KeyForm(request.POST or None), IssuedKey()
     if request.method == "POST":
@@ -74,7 +72,7 @@ def setting_keys(request: PageRequest) -> HttpResponse:
 @never_cache
 @require_http_methods(["GET", "POST"])
 @workspace_page(Permission.WORKSPACE_READ)
-def setting_personal_keys(request: PageRequest) -> HttpResponse:
+def settings_personal_keys(request: PageRequest) -> HttpResponse:
     """List the personal keys; a new one defaults to this workspace."""
     caller = organization_caller(request, _O.ORGANIZATION_READ)
     form, issued = KeyForm(request.POST or None), IssuedKey()
@@ -110,7 +108,7 @@ def setting_personal_keys(request: PageRequest) -> HttpResponse:
 @never_cache
 @require_http_methods(["GET", "POST"])
 @workspace_page(Permission.WORKSPACE_READ)
-def setting_organization_keys(request: PageRequest) -> HttpResponse:
+def settings_organization_keys(request: PageRequest) -> HttpResponse:
     """List all keys of the organization; the form creates a service key."""
     caller = organization_caller(request, _O.SERVICE_KEYS_MANAGE)
     workspaces = [row.workspace for row in accessible_workspaces(caller)]
@@ -143,7 +141,7 @@ def setting_organization_keys(request: PageRequest) -> HttpResponse:
 
 @require_POST
 @workspace_page(Permission.WORKSPACE_READ)
-def setting_key_revoke(request: PageRequest, key_id: UUID) -> HttpResponse:
+def settings_key_revoke(request: PageRequest, key_id: UUID) -> HttpResponse:
     """Revoke the key; effective in every process within a second."""
     key = _get_manageable_key(request, key_id)
     services.revoke_key(key=key)
@@ -154,9 +152,14 @@ def setting_key_revoke(request: PageRequest, key_id: UUID) -> HttpResponse:
 @never_cache
 @require_POST
 @workspace_page(Permission.WORKSPACE_READ)
-def setting_key_rotate(request: PageRequest, key_id: UUID) -> HttpResponse:
-    """Replace the secret and show it; the old one expires after the chosen overlap."""
+def settings_key_rotate(request: PageRequest, key_id: UUID) -> HttpResponse:
+    """Replace the secret and show it; the old secret expires after the chosen overlap.
+
+    Only its user can rotate a personal key: the new secret acts as that user.
+    """
     key = _get_manageable_key(request, key_id)
+    if key.kind == KeyKind.PERSONAL and key.person_id != request.user.pk:
+        raise errors.Forbidden("Only its user can rotate a personal key. Revoke it instead.")
     form, issued = RotationForm(request.POST), IssuedKey()
 
     def rotate() -> None:
@@ -166,7 +169,7 @@ def setting_key_rotate(request: PageRequest, key_id: UUID) -> HttpResponse:
     if not save_form(form, rotate):
         failures = form.non_field_errors()
         raise errors.Invalid(str(failures[0]) if failures else None)
-    return page(
+    return form_page(
         request,
         "api_keys/rotated.html",
         {"issued": issued, "return_url_name": _return_url_name(request), "key": issued.key},
@@ -181,8 +184,12 @@ def _page(
     rows: ApiKeyQuerySet,
     **context: Any,
 ) -> HttpResponse:
-    keys = rows.unrevoked().newest_first().select_related("created_by", "person", "workspace")
-    return page(
+    keys = (
+        rows.unrevoked()
+        .newest_first()
+        .select_related("created_by", "person", "workspace", "client_session")
+    )
+    return form_page(
         request,
         "api_keys/keys.html",
         {
@@ -225,11 +232,11 @@ def _get_manageable_key(request: PageRequest, key_id: UUID) -> ApiKey:
 
 
 _RETURN_URL_NAMES: dict[str, str] = {
-    "personal": "setting-personal-keys",
-    "workspace": "setting-keys",
-    "organization": "setting-organization-keys",
+    "personal": "settings-personal-keys",
+    "workspace": "settings-keys",
+    "organization": "settings-organization-keys",
 }
 
 
 def _return_url_name(request: PageRequest) -> str:
-    return _RETURN_URL_NAMES.get(request.POST.get("kind", ""), "setting-personal-keys")
+    return _RETURN_URL_NAMES.get(request.POST.get("kind", ""), "settings-personal-keys")

@@ -37,7 +37,7 @@ class Action(StrEnum):
     USER_SECOND_FACTOR_ADDED = "user.second_factor_added"
     USER_SECOND_FACTOR_REMOVED = "user.second_factor_removed"
     USER_SESSION_REVOKED = "user.session_revoked"
-    USER_DEACTIVATED = "user.deactivated"
+    CLIENT_SIGN_IN_DENIED = "user.client_sign_in_denied"
 
     KEY_CREATED = "key.created"
     KEY_UPDATED = "key.updated"
@@ -68,6 +68,9 @@ class Action(StrEnum):
     DEPLOYMENT_CREATED = "deployment.created"
     DEPLOYMENT_UPDATED = "deployment.updated"
     DEPLOYMENT_DELETED = "deployment.deleted"
+    DEPLOYMENT_STOPPED = "deployment.stopped"
+    DEPLOYMENT_STARTED = "deployment.started"
+    DEPLOYMENT_RESTARTED = "deployment.restarted"
     DEPLOYMENT_ROLLED_BACK = "deployment.rolled_back"
     DEPLOYMENT_SECRETS_CHANGED = "deployment.secrets_changed"
     WEBHOOK_SECRET_REPLACED = "deployment.webhook_secret_replaced"  # noqa: S105
@@ -77,14 +80,28 @@ class Action(StrEnum):
     IMPERSONATION_STARTED = "impersonation.started"
     IMPERSONATION_ENDED = "impersonation.ended"
     SWITCH_CHANGED = "switch.changed"
-    ADMIN_CHANGED = "admin.changed"
     AUDIT_EXPORTED = "audit.exported"
     AUDIT_FORGOTTEN = "audit.forgotten"
 
 
-# Actions whose effect outlasts an impersonated session.
+# Actions whose effect outlasts an impersonated session: credentials, rights of other accounts, and
+# ways out for data.
 FORBIDDEN_WHILE_IMPERSONATING = frozenset(
     {
+        Action.MEMBER_INVITED,
+        Action.INVITATION_ACCEPTED,
+        Action.MEMBER_ADDED,
+        Action.MEMBER_ROLE_CHANGED,
+        Action.ROLE_CREATED,
+        Action.ROLE_UPDATED,
+        Action.RUN_SHARED,
+        Action.EXPORT_CREATED,
+        Action.EXPORT_DESTINATION_CREATED,
+        Action.EXPORT_DESTINATION_UPDATED,
+        Action.WEBHOOK_SECRET_REPLACED,
+        Action.DEPLOYMENT_CREATED,
+        Action.DEPLOYMENT_UPDATED,
+        Action.DEPLOYMENT_SECRETS_CHANGED,
         Action.KEY_CREATED,
         Action.KEY_ROTATED,
         Action.USER_PASSWORD_CHANGED,
@@ -100,7 +117,17 @@ FORBIDDEN_WHILE_IMPERSONATING = frozenset(
 # recorded by name.
 FIELDS: dict[str, frozenset[str]] = {
     "organization": frozenset(
-        {"name", "display_name", "is_personal", "public_sharing_disabled", "owner", "plan"}
+        {
+            "name",
+            "display_name",
+            "is_personal",
+            "public_sharing_disabled",
+            "personal_keys_disabled",
+            "max_key_days",
+            "unshare_all",
+            "owner",
+            "plan",
+        }
     ),
     "workspace": frozenset({"name", "display_name", "handle", "is_personal"}),
     "member": frozenset(

@@ -37,9 +37,9 @@ def actor_of(context: RequestContext | None) -> Actor:
     if context.operator:
         return Actor(ActorKind.OPERATOR, context.operator, context.user_id)
     if context.key_id is not None:
-        return Actor(ActorKind.KEY, _label(ActorKind.KEY, context.key_id), context.key_id)
+        return Actor(ActorKind.KEY, _find_label(ActorKind.KEY, context.key_id), context.key_id)
     if context.user_id is not None:
-        return Actor(ActorKind.USER, _label(ActorKind.USER, context.user_id), context.user_id)
+        return Actor(ActorKind.USER, _find_label(ActorKind.USER, context.user_id), context.user_id)
     user = getattr(context.request, "user", None)
     if user is not None and user.is_authenticated:
         # Users of the admin site act as operators.
@@ -49,12 +49,12 @@ def actor_of(context: RequestContext | None) -> Actor:
     return Actor(ActorKind.SYSTEM, "not signed in")
 
 
-def _label(kind: ActorKind, actor_id: UUID) -> str:
-    find = _labels.get(kind, _email if kind is ActorKind.USER else None)
+def _find_label(kind: ActorKind, actor_id: UUID) -> str:
+    find = _labels.get(kind, _find_email if kind is ActorKind.USER else None)
     return (find and find(actor_id)) or str(actor_id)
 
 
-def _email(user_id: UUID) -> str | None:
+def _find_email(user_id: UUID) -> str | None:
     users = get_user_model()._default_manager.filter(pk=user_id)  # noqa: SLF001
     return users.values_list("email", flat=True).first()
 

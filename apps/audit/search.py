@@ -11,9 +11,8 @@ from uuid import UUID
 
 from django.db.models import Q
 
-from apps.audit.errors import InvalidCursor
-from apps.audit.models import Entry
-from apps.audit.querysets import EntryQuerySet
+from apps.audit.models import Entry, EntryQuerySet
+from apps.core import errors
 
 DEFAULT_PAGE_SIZE = 50
 MAX_PAGE_SIZE = 1000
@@ -35,7 +34,7 @@ class Search:
     end: datetime | None = None
     """Exclusive."""
 
-    def rows(self) -> EntryQuerySet:
+    def build_queryset(self) -> EntryQuerySet:
         rows = Entry.objects.of_organization(self.organization_id).newest_first()
         if self.workspace_id is not None:
             rows = rows.filter(workspace_id=self.workspace_id)
@@ -72,13 +71,13 @@ def get_page(
     search: Search, *, cursor: str | None = None, limit: int = DEFAULT_PAGE_SIZE
 ) -> tuple[Sequence[Entry], str | None]:
     """Return a page and the cursor of the next one. Raises `InvalidCursor`."""
-    rows = search.rows()
+    rows = search.build_queryset()
     if cursor:
         rows = rows.before(*_parse_cursor(cursor))
     entries = list(rows[: limit + 1])
     has_more = len(entries) > limit
     entries = entries[:limit]
-    return entries, _cursor(entries[-1]) if has_more else None
+    return entries, _format_cursor(entries[-1]) if has_more else None
 
 
 def iterate_entries(search: Search) -> Iterator[Entry]:
@@ -91,7 +90,7 @@ def iterate_entries(search: Search) -> Iterator[Entry]:
             return
 
 
-def _cursor(entry: Entry) -> str:
+def _format_cursor(entry: Entry) -> str:
     text = f"{entry.at.isoformat()} {entry.pk}"
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
@@ -105,4 +104,4 @@ def _parse_cursor(cursor: str) -> tuple[datetime, UUID]:
             raise ValueError(cursor)
         return timestamp, UUID(entry_id)
     except (ValueError, binascii.Error, OverflowError):
-        raise InvalidCursor from None
+        raise errors.InvalidCursor from None

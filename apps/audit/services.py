@@ -78,6 +78,14 @@ def record(
     )
 
 
+def is_impersonated() -> bool:
+    """Return whether an operator acts as the user of the current request.
+
+    Links and secrets that would remain usable afterwards are hidden then.
+    """
+    return bool(_impersonator(request_context.current()))
+
+
 def _organization_of(
     workspace_id: UUID, context: request_context.RequestContext | None
 ) -> UUID | None:
@@ -104,8 +112,8 @@ def _allowed_fields(kind: str, values: Mapping[str, Any] | None) -> dict[str, An
     if values is None:
         return None
     fields = {name: _truncate(value) for name, value in values.items() if name in allowed}
-    plain: dict[str, Any] = loads(storable(dumps(fields)))
-    return plain
+    details: dict[str, Any] = loads(storable(dumps(fields)))
+    return details
 
 
 def _truncate(value: object) -> object:
@@ -140,13 +148,13 @@ def prune(before: datetime, *, organization_id: UUID | None = None) -> int:
 
     The deletion itself is recorded.
     """
-    old = Entry.objects.filter(at__lt=before)
+    expired = Entry.objects.filter(at__lt=before)
     if organization_id is not None:
-        old = old.of_organization(organization_id)
+        expired = expired.of_organization(organization_id)
     with connection.cursor() as cursor:
         # Permits DELETE in the append-only trigger, for this transaction only.
         cursor.execute("SET LOCAL slipway.audit = 'retention'")
-    deleted, _ = old.delete()
+    deleted, _ = expired.delete()
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL slipway.audit = ''")
     record(

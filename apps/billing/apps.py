@@ -5,4 +5,4 @@ class BillingConfig(AppConfig):
     name = "apps.billing"
 
     def ready(self) -> None:
-        from apps.billing import checks  # noqa: F401, PLC0415  (registers them)
+        from apps.billing import database  # noqa: F401, PLC0415  (registers its system check)

@@ -2,7 +2,7 @@
 
 In the US that is the default database. Other regions use the alias `billing`, with a role that has
 access to billing's tables only. Their own databases lack these tables, so that a misrouted query
-fails. The access role of other regions has access to billing's tables only.
+fails.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.conf import settings
+from django.core import checks
 from django.db import connection
 from django.db.models import Model
 from psycopg import sql
@@ -47,7 +48,7 @@ class BillingRouter:
 
 
 # The organization's region creates and changes accounts; payments are recorded in the US.
-_RIGHTS = {BillingAccount: "SELECT, INSERT, UPDATE", Payment: "SELECT"}
+_PRIVILEGES = {BillingAccount: "SELECT, INSERT, UPDATE", Payment: "SELECT"}
 
 
 def role_exists(role: str = BILLING_ROLE) -> bool:
@@ -56,7 +57,7 @@ def role_exists(role: str = BILLING_ROLE) -> bool:
         return cursor.fetchone() is not None
 
 
-def grant(role: str = BILLING_ROLE) -> None:
+def grant_privileges(role: str = BILLING_ROLE) -> None:
     """Grant the role its privileges in this database. Safe to repeat."""
     name = sql.Identifier(role)
     statements = [
@@ -65,12 +66,36 @@ def grant(role: str = BILLING_ROLE) -> None:
         sql.SQL("REVOKE CREATE ON SCHEMA public FROM {role}").format(role=name),
         sql.SQL("GRANT USAGE ON SCHEMA public TO {role}").format(role=name),
         *(
-            sql.SQL("GRANT {rights} ON {table} TO {role}").format(
-                rights=sql.SQL(rights), table=sql.Identifier(model._meta.db_table), role=name
+            sql.SQL("GRANT {privileges} ON {table} TO {role}").format(
+                privileges=sql.SQL(privileges),
+                table=sql.Identifier(model._meta.db_table),
+                role=name,
             )
-            for model, rights in _RIGHTS.items()
+            for model, privileges in _PRIVILEGES.items()
         ),
     ]
     with connection.cursor() as cursor:
         for statement in statements:
             cursor.execute(statement.as_string(None))
+
+
+@checks.register
+def check_billing_database(app_configs: Any = None, **_: Any) -> list[checks.CheckMessage]:
+    """Require a billing alias outside the US, and none in the US."""
+    keeps_billing = REGIONS[settings.REGION].keeps_billing
+    if keeps_billing and ALIAS in settings.DATABASES:
+        return [
+            checks.Error(
+                "BILLING_DATABASE_URL must be unset in the US, where billing is in DATABASE_URL.",
+                id="billing.E001",
+            )
+        ]
+    if not keeps_billing and ALIAS not in settings.DATABASES:
+        return [
+            checks.Warning(
+                "Organizations get no billing account, because BILLING_DATABASE_URL is unset.",
+                hint="Run `manage.py billing_access` in the US to get the URL.",
+                id="billing.W001",
+            )
+        ]
+    return []

@@ -9,9 +9,15 @@ from django.conf import settings
 from django.db import DatabaseError, connections, transaction
 
 from apps.billing.database import billing_database
-from apps.billing.errors import BillingUnavailable
 from apps.billing.models import BillingAccount
+from apps.core import errors
 from apps.organizations.models import Organization
+
+
+class BillingUnavailable(errors.Unavailable):
+    code = "billing_unavailable"
+    detail = "The billing database is unreachable from this region. Retry later."
+
 
 BATCH = 500
 

@@ -3,5 +3,5 @@ from django.urls import path
 from apps.billing import views
 
 urlpatterns = [
-    path("o/<uuid:workspace_id>/settings/billing", views.setting_billing, name="setting-billing")
+    path("o/<uuid:workspace_id>/settings/billing", views.settings_billing, name="settings-billing")
 ]

@@ -104,7 +104,7 @@ class MembershipInline(admin.TabularInline[Membership, Organization]):
 
 @admin.register(Organization)
 class OrganizationAdmin(ReadOnly[Organization]):
-    """apps/operators/admin.py adds the usage and health figures."""
+    """The organization list; apps/operators/admin.py adds usage and deployment status."""
 
     list_display: tuple[str, ...] = ("name", "number", "is_personal", "created_at")
     list_filter = ("is_personal",)

@@ -5,7 +5,10 @@ class OrganizationsConfig(AppConfig):
     name = "apps.organizations"
 
     def ready(self) -> None:
-        from apps.organizations.services import caller_for  # noqa: PLC0415 -- needs the models
-        from apps.web_ui.pages import register_caller_lookup  # noqa: PLC0415
+        from apps.organizations.services import (  # noqa: PLC0415 -- needs the models
+            caller_for,
+            organization_caller_for,
+        )
+        from apps.web_ui.pages import register_caller_lookups  # noqa: PLC0415
 
-        register_caller_lookup(caller_for)
+        register_caller_lookups(caller_for, organization_caller_for)

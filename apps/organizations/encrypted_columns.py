@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from cryptography.fernet import InvalidToken
@@ -22,7 +23,14 @@ ENCRYPTED_COLUMNS: dict[str, tuple[str, ...]] = {
     "agent_server.WebhookSecret": ("secret", "previous"),
     "feedback.FeedbackToken": ("token",),
 }
+# Encrypted texts inside JSON columns: column and keys, whose values are a text or a list of texts.
+ENCRYPTED_JSON: dict[str, tuple[str, tuple[str, ...]]] = {
+    "mfa.Authenticator": ("data", ("secret", "seed", "migrated_codes")),
+}
 BATCH_SIZE = 500
+
+Renewal = Callable[[Any], object]
+"""Encrypts a column's value with the first key."""
 
 
 @dataclass
@@ -41,15 +49,36 @@ def reencrypt_all(report: Callable[[ReencryptionResult], object]) -> list[Reencr
     A secret that no key decrypts is counted and left unchanged.
     """
     results = []
-    for label, columns in ENCRYPTED_COLUMNS.items():
-        for column in columns:
-            result = _reencrypt_column(apps.get_model(label), label, column)
-            report(result)
-            results.append(result)
+    renewals: list[tuple[str, str, Renewal]] = [
+        (label, column, reencrypt)
+        for label, columns in ENCRYPTED_COLUMNS.items()
+        for column in columns
+    ]
+    for label, (column, keys) in ENCRYPTED_JSON.items():
+        renewals.append((label, column, partial(_reencrypt_json, keys)))
+    for label, column, renew in renewals:
+        result = _reencrypt_column(apps.get_model(label), label, column, renew)
+        report(result)
+        results.append(result)
     return results
 
 
-def _reencrypt_column(model: type[models.Model], label: str, column: str) -> ReencryptionResult:
+def _reencrypt_json(keys: Collection[str], data: dict[str, Any]) -> dict[str, Any]:
+    """Return the value of a JSON column with the texts of these keys re-encrypted."""
+    return {
+        name: _reencrypt_texts(value) if name in keys else value for name, value in data.items()
+    }
+
+
+def _reencrypt_texts(value: str | list[str]) -> str | list[str]:
+    if isinstance(value, str):
+        return reencrypt(value.encode()).decode()
+    return [reencrypt(text.encode()).decode() for text in value]
+
+
+def _reencrypt_column(
+    model: type[models.Model], label: str, column: str, renew: Renewal
+) -> ReencryptionResult:
     result, last = ReencryptionResult(label, column), None
     rows = model._meta.base_manager.exclude(**{column: None}).order_by("pk")
     while True:
@@ -58,19 +87,23 @@ def _reencrypt_column(model: type[models.Model], label: str, column: str) -> Ree
             # Lock the rows, so that a concurrent change is not overwritten by the old value.
             page = list(after.select_for_update(no_key=True).values_list("pk", column)[:BATCH_SIZE])
             for pk, token in page:
-                _reencrypt_row(model, pk, column, token, result)
+                _reencrypt_row(model, pk, {column: token}, renew, result)
         if not page:
             return result
         last = page[-1][0]
 
 
 def _reencrypt_row(
-    model: type[models.Model], pk: Any, column: str, token: memoryview, result: ReencryptionResult
+    model: type[models.Model],
+    pk: Any,
+    values: dict[str, Any],
+    renew: Renewal,
+    result: ReencryptionResult,
 ) -> None:
     try:
-        new_token = reencrypt(token)
+        new_values = {column: renew(value) for column, value in values.items()}
     except InvalidToken:
         result.unreadable += 1
         return
-    model._meta.base_manager.filter(pk=pk).update(**{column: new_token})
+    model._meta.base_manager.filter(pk=pk).update(**new_values)
     result.renewed += 1

@@ -1,15 +1,18 @@
-"""Hooks that higher apps connect to in `AppConfig.ready`.
+"""Hooks and taggable resource types, which higher apps register in `AppConfig.ready`.
 
 A hook runs in the transaction of the change; an exception rolls the change back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Generic, ParamSpec
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any, Generic, ParamSpec
 from uuid import UUID
 
-from apps.organizations.models import Organization, Workspace
+from django.db.models import QuerySet
+
+from apps.organizations.models import Organization, ResourceType, Workspace
 
 P = ParamSpec("P")
 
@@ -36,3 +39,38 @@ member_removed: Hook[[UUID, UUID]] = Hook()
 """Ids of the organization and the user."""
 public_links_revoked: Hook[[Organization]] = Hook()
 """Revoke every public link of the organization."""
+
+
+@dataclass(frozen=True)
+class ResourceQuery:
+    """How to query a resource type."""
+
+    rows: Callable[[UUID], QuerySet[Any]]
+    """Returns the rows of a workspace that are not deleted."""
+    name: str
+    """The field of the display name."""
+
+
+_registry: dict[str, ResourceQuery] = {}
+
+
+def register_resource(
+    kind: ResourceType, rows: Callable[[UUID], QuerySet[Any]], name: str = "name"
+) -> None:
+    """Register how to query resources of the type."""
+    _registry[kind] = ResourceQuery(rows, name)
+
+
+def resource_rows(kind: str, workspace_id: UUID) -> QuerySet[Any] | None:
+    """Return the workspace's resources of the type; None for an unregistered type."""
+    resource = _registry.get(kind)
+    return None if resource is None else resource.rows(workspace_id)
+
+
+def resource_names(kind: str, workspace_id: UUID, ids: Collection[UUID]) -> dict[UUID, str]:
+    """Map the ids that exist in the workspace to their names."""
+    resource = _registry.get(kind)
+    if resource is None or not ids:
+        return {}
+    matches = resource.rows(workspace_id).filter(pk__in=ids)
+    return dict(matches.values_list("pk", resource.name))

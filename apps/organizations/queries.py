@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from uuid import UUID
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from apps.core.callers import OrganizationCaller
 from apps.organizations.models import Membership, Role, User, Workspace, WorkspaceMembership
@@ -33,11 +33,11 @@ class AccessibleWorkspace:
 
 
 def accessible_workspaces(
-    caller: OrganizationCaller, *, deleted_too: bool = False
+    caller: OrganizationCaller, *, include_deleted: bool = False
 ) -> list[AccessibleWorkspace]:
     """List the organization's workspaces that the caller may enter, by name."""
     rows = Workspace.objects.filter(organization_id=caller.organization_id).order_by("name", "pk")
-    if not deleted_too:
+    if not include_deleted:
         rows = rows.present()
     if caller.workspace_ids is not None:
         rows = rows.filter(pk__in=caller.workspace_ids)
@@ -79,9 +79,13 @@ def workspace_roles_by_user(
 
 def list_workspace_administrators(organization_id: UUID) -> list[Membership]:
     """List the members who administer every workspace."""
-    administer = Q(role__in=["owner", "admin"]) | Q(custom_role__permissions__contains=[ADMINISTER])
-    rows = Membership.objects.filter(administer, organization_id=organization_id)
+    rows = query_workspace_administrators(organization_id)
     return list(rows.select_related("user", "custom_role").order_by("user__email"))
+
+
+def query_workspace_administrators(organization_id: UUID) -> QuerySet[Membership]:
+    administer = Q(role__in=["owner", "admin"]) | Q(custom_role__permissions__contains=[ADMINISTER])
+    return Membership.objects.filter(administer, organization_id=organization_id)
 
 
 def memberships_by_user(organization_id: UUID, users: Collection[User]) -> dict[UUID, Membership]:

@@ -34,10 +34,10 @@ class WorkspaceQuerySet(models.QuerySet["Workspace"]):
         administers = Q(role__in=ORGANIZATION_ADMINS) | Q(
             custom_role__permissions__contains=[ADMINISTER]
         )
-        everywhere = memberships.filter(administers).values("organization_id")
+        administered = memberships.filter(administers).values("organization_id")
         invited = user.workspace_memberships.values("workspace_id")
         return self.present().filter(
-            Q(organization_id__in=everywhere)
+            Q(organization_id__in=administered)
             | Q(pk__in=invited, organization_id__in=memberships.values("organization_id"))
         )
 
@@ -70,7 +70,7 @@ class TagValueQuerySet(models.QuerySet["TagValue"]):
 
 
 class TaggingQuerySet(models.QuerySet["Tagging"]):
-    def on(self, resource_type: str, resource_ids: list[UUID]) -> TaggingQuerySet:
+    def of_resources(self, resource_type: str, resource_ids: list[UUID]) -> TaggingQuerySet:
         return self.filter(resource_type=resource_type, resource_id__in=resource_ids)
 
 

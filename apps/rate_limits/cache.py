@@ -122,6 +122,8 @@ class _ThreadConnections:
     def __init__(self, server: str) -> None:
         self._pool = redis.ConnectionPool.from_url(
             server,
+            # redis-py counts every connection ever made, also those that were replaced.
+            max_connections=2**31,
             socket_timeout=REDIS_TIMEOUT_SECONDS,
             socket_connect_timeout=REDIS_TIMEOUT_SECONDS,
         )

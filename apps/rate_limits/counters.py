@@ -25,7 +25,7 @@ _NO_REQUEST: Any = None
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class RequestCount:
     """The counter after a request."""
 
     category: str
@@ -58,7 +58,7 @@ class Usage:
 class LimitReached(errors.RateLimited):
     """The limit of a row is exceeded; `usage` has the numbers."""
 
-    def __init__(self, usage: Usage) -> None:
+    def __init__(self, usage: RequestCount) -> None:
         self.usage = usage
         super().__init__(
             f"Rate limit exceeded for {usage.category}: at most {usage.limit} requests in"
@@ -67,17 +67,17 @@ class LimitReached(errors.RateLimited):
         self.headers = usage.headers()
 
 
-def scaled(count: int, factor: float) -> int:
-    """Return the scaled limit, at least 1."""
+def scale_limit(count: int, factor: float) -> int:
+    """Return the limit of `count` requests multiplied by `factor`, at least 1."""
     return max(1, round(count * factor))
 
 
-def count(row: Row, identity: Identity, factor: float = 1.0) -> Usage:
+def count(row: Row, identity: Identity, factor: float = 1.0) -> RequestCount:
     """Count one request. Raises `redis.RedisError`."""
     nominal = row.limit(settings.REGION)
-    request = CountRequest(limit=scaled(nominal.requests, factor))
+    request = CountRequest(limit=scale_limit(nominal.requests, factor))
     if identity.organization_id is not None:
-        request.active_key, request.rejected_key = keys_of(identity.organization_id)
+        request.active_key, request.rejected_key = statistics_keys(identity.organization_id)
         request.member = f"{row.name}|{identity.value}"
         request.row = row.name
         request.now = int(time.time())
@@ -85,16 +85,16 @@ def count(row: Row, identity: Identity, factor: float = 1.0) -> Usage:
     return _count(f"limits|{row.name}|", identity.value, tuple(nominal), row.category, request)
 
 
-def count_custom(name: str, value: str, limit: tuple[int, int]) -> Usage:
+def count_custom(name: str, value: str, limit: tuple[int, int]) -> RequestCount:
     """Count on a limit that is not in the table, as (requests, seconds)."""
     return _count(f"limits.own|{name}|", value, limit, name, CountRequest(limit=limit[0]))
 
 
 def _count(
     group: str, value: str, rate: tuple[int, ...], category: str, request: CountRequest
-) -> Usage:
+) -> RequestCount:
     window = _get_usage(group, value, rate, request, increment=True)
-    return Usage(
+    return RequestCount(
         category=category,
         limit=request.limit,
         seconds=rate[1],
@@ -104,7 +104,7 @@ def _count(
     )
 
 
-def key_of(row: Row, value: str) -> str:
+def counter_key(row: Row, value: str) -> str:
     """Return the Redis key of the identity's counter in the current interval."""
     request, rate = CountRequest(is_key_lookup=True), tuple(row.limit(settings.REGION))
     _get_usage(f"limits|{row.name}|", value, rate, request, increment=False)
@@ -124,7 +124,7 @@ def _get_usage(
         counting.reset(token)
 
 
-def keys_of(organization_id: UUID, day: int | None = None) -> tuple[str, str]:
+def statistics_keys(organization_id: UUID, day: int | None = None) -> tuple[str, str]:
     """Return the Redis keys of the organization's active identities and a day's rejections."""
     day = int(time.time()) // 86_400 if day is None else day
     return f"limits:seen:{organization_id}", f"limits:hits:{organization_id}:{day}"

@@ -31,7 +31,7 @@ def factor_for(organization_id: UUID | None, category: str) -> float:
     installation_factor: float = settings.RATE_LIMIT_FACTOR
     if organization_id is None:
         return installation_factor
-    factors = _cache.get(None, _look_up).get(organization_id)
+    factors = _cache.get(None, _load_factors).get(organization_id)
     if factors is None:
         return installation_factor
     return installation_factor * factors.get(category, factors.get("", 1.0))
@@ -42,7 +42,7 @@ def clear_cache() -> None:
     _cache.clear()
 
 
-def _look_up(_: None) -> Factors:
+def _load_factors(_: None) -> Factors:
     factors: dict[UUID, dict[str, float]] = {}
     rows = LimitFactor.objects.values_list("organization_id", "category", "factor")
     for organization_id, category, factor in rows:

@@ -78,7 +78,7 @@ def _organization_of(user: User, workspace: str) -> UUID | None:
 
 @lru_cache(maxsize=4096)
 def network(remote: str) -> str:
-    """Return the counted address; of IPv6 the /64 network, which belongs to one client."""
+    """Return an IPv4 address, or the /64 network of an IPv6 address, which has one client."""
     try:
         address = ipaddress.ip_address(remote.partition("%")[0])
     except ValueError:

@@ -24,7 +24,7 @@ class LimitFactor(models.Model):
     category = models.CharField(
         max_length=40,
         blank=True,
-        help_text="Empty: every row that has no factor of its own.",
+        help_text="Empty: every row without its own factor.",
     )
     factor = models.FloatField(
         validators=[MinValueValidator(MIN_FACTOR), MaxValueValidator(MAX_FACTOR)]

@@ -24,21 +24,26 @@ _METHOD_ALIASES = {"HEAD": "GET"}
 """Methods that count as another one."""
 
 # Pages, files and agents. All other paths count as platform API, existing or not.
-_OUTSIDE = frozenset({"account", "admin", "agents", "host", "invitations", "o", "static"})
+_OUTSIDE = frozenset(
+    {
+        *("account", "admin", "agents", "host", "invitations", "o", "static"),
+        *("context", "prompts"),  # links that the public clients print
+    }
+)
 _OUTSIDE_EXACTLY = frozenset(
     {
         *("/", "/healthz", "/readyz", "/metrics", "/ok", "/info/health"),
         *("/sign-in", "/sign-up", "/sign-out", "/organizations", "/end-impersonation"),
     }
 )
-_SHARED_PAGE = re.compile(rf"/public/{_UUID}/r(?:/{_UUID})?")
+_SHARED_PAGE = re.compile(rf"/public/{_UUID}/[rd](?:/{_UUID})?")
 
 
 def counted_path(path: str) -> str:
     """Return the normalized path without API prefixes, which rows are matched against."""
-    plain = _SLASHES.sub("/", f"/{path.strip().lower()}")
-    plain = _PREFIXES.sub("", plain)
-    return plain.rstrip("/ \n\t") or "/"
+    normalized = _SLASHES.sub("/", f"/{path.strip().lower()}")
+    normalized = _PREFIXES.sub("", normalized)
+    return normalized.rstrip("/ \n\t") or "/"
 
 
 def is_counted(path: str) -> bool:
@@ -59,7 +64,7 @@ class _Rules:
     patterns: list[tuple[str, re.Pattern[str], list[Row]]] = field(default_factory=list)
     """By method and a path with variables."""
     below: dict[tuple[str, str], list[Row]] = field(default_factory=dict)
-    endings: list[tuple[str, list[Row]]] = field(default_factory=list)
+    suffixes: list[tuple[str, list[Row]]] = field(default_factory=list)
     contained: list[tuple[str, str, list[Row]]] = field(default_factory=list)
     defaults: dict[IdentityKind, Row] = field(default_factory=dict)
 
@@ -80,11 +85,11 @@ class _Rules:
             for prefix_method in (method, _ANY):
                 if prefix and (rows := self.below.get((prefix_method, prefix))) is not None:
                     yield rows
-        for ending, rows in self.endings:
-            if path.endswith(ending):
+        for suffix, rows in self.suffixes:
+            if path.endswith(suffix):
                 yield rows
-        for part_method, part, rows in self.contained:
-            if part_method == method and part in path:
+        for fragment_method, fragment, rows in self.contained:
+            if fragment_method == method and fragment in path:
                 yield rows
 
 
@@ -110,7 +115,7 @@ def _add_rule(
     if path is None:
         rules.methods.setdefault(str(method), []).append(row)
     elif path.startswith("*"):
-        rules.endings.append((path[1:], [row]))
+        rules.suffixes.append((path[1:], [row]))
         rules.exact.setdefault((_ANY, counted_path(path[1:])), []).append(row)
     elif containing:
         rules.contained.append((str(method), path, [row]))

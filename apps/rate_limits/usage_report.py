@@ -16,7 +16,7 @@ from apps.api_keys.models import ApiKey
 from apps.organizations.models import User
 from apps.rate_limits import counters
 from apps.rate_limits.cache import REDIS_TIMEOUT_SECONDS
-from apps.rate_limits.counters import scaled
+from apps.rate_limits.counters import scale_limit
 from apps.rate_limits.factors import factor_for
 from apps.rate_limits.table import ROWS, IdentityKind, Row
 
@@ -64,12 +64,12 @@ class UsageReport:
 def build_usage_report(organization_id: UUID) -> UsageReport:
     """Return the use of every row by key or user; rows by address have no organization."""
     try:
-        counts, rejected = _counts(organization_id), _rejections(organization_id)
+        counts, rejected = _load_counts(organization_id), _load_rejections(organization_id)
     except redis.RedisError:
         counts, rejected, is_known = {}, Counter[str](), False
     else:
         is_known = True
-    names = _names({value for row_counts in counts.values() for value in row_counts})
+    names = _load_names({value for row_counts in counts.values() for value in row_counts})
     usages = []
     for row in ROWS:
         if row.identity is IdentityKind.IP:
@@ -81,7 +81,7 @@ def build_usage_report(organization_id: UUID) -> UsageReport:
         usages.append(
             RowUsage(
                 row,
-                scaled(limit.requests, factor),
+                scale_limit(limit.requests, factor),
                 limit.seconds,
                 factor,
                 row_counts.get(top, 0),
@@ -93,9 +93,9 @@ def build_usage_report(organization_id: UUID) -> UsageReport:
     return UsageReport(usages, is_known)
 
 
-def _counts(organization_id: UUID) -> dict[str, dict[str, int]]:
+def _load_counts(organization_id: UUID) -> dict[str, dict[str, int]]:
     """Return the current counts by row and identity."""
-    active_key, _ = counters.keys_of(organization_id)
+    active_key, _ = counters.statistics_keys(organization_id)
     members: Any = _client().zrange(
         active_key,
         int(time.time()),
@@ -107,7 +107,7 @@ def _counts(organization_id: UUID) -> dict[str, dict[str, int]]:
     pairs = [member.decode().rsplit("|", 1) for member in members]
     by_name = {row.name: row for row in ROWS}
     pairs = [(name, value) for name, value in pairs if name in by_name]
-    keys = [counters.key_of(by_name[name], value) for name, value in pairs]
+    keys = [counters.counter_key(by_name[name], value) for name, value in pairs]
     counts: dict[str, dict[str, int]] = {}
     for (name, value), count in zip(pairs, _client().mget(keys) if keys else (), strict=True):
         if count is not None:
@@ -115,18 +115,18 @@ def _counts(organization_id: UUID) -> dict[str, dict[str, int]]:
     return counts
 
 
-def _rejections(organization_id: UUID) -> Counter[str]:
+def _load_rejections(organization_id: UUID) -> Counter[str]:
     today = int(time.time()) // 86_400
     pipeline = _client().pipeline(transaction=False)
     for day in range(today - DAYS + 1, today + 1):
-        pipeline.hgetall(counters.keys_of(organization_id, day)[1])
+        pipeline.hgetall(counters.statistics_keys(organization_id, day)[1])
     rejections: Counter[str] = Counter()
     for day_counts in pipeline.execute():
         rejections.update({name.decode(): int(count) for name, count in day_counts.items()})
     return rejections
 
 
-def _names(values: set[str]) -> dict[str, str]:
+def _load_names(values: set[str]) -> dict[str, str]:
     """Map ids to names of keys and email addresses of users."""
     ids = {value.partition(" ")[0] for value in values}
     keys = ApiKey.objects.filter(pk__in=ids).values_list("pk", "name")

@@ -1,4 +1,4 @@
-"""Pages of rate limits, and of the region's IP addresses."""
+"""Pages of rate limits, and of the installation's IP addresses."""
 
 from __future__ import annotations
 
@@ -7,19 +7,17 @@ from django.http import HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
-from apps.core import errors
 from apps.core.regions import REGIONS
 from apps.organizations.permissions import OrganizationPermission, Permission
-from apps.organizations.services import organization_caller_for
 from apps.rate_limits.usage_report import DAYS, build_usage_report
-from apps.web_ui.pages import PageRequest, workspace_page
+from apps.web_ui.pages import PageRequest, organization_caller, workspace_page
 
 
 @require_GET
 @workspace_page(Permission.WORKSPACE_READ)
-def setting_limits(request: PageRequest) -> HttpResponse:
+def settings_limits(request: PageRequest) -> HttpResponse:
     """Show the organization's use of each row, and recent rejections."""
-    _require(request, OrganizationPermission.USAGE_READ)
+    organization_caller(request, OrganizationPermission.USAGE_READ)
     context = {
         "tab": "limits",
         "report": build_usage_report(request.caller.organization_id),
@@ -31,17 +29,12 @@ def setting_limits(request: PageRequest) -> HttpResponse:
 
 @require_GET
 @workspace_page(Permission.WORKSPACE_READ)
-def setting_addresses(request: PageRequest) -> HttpResponse:
-    """Show the fixed addresses of this region, for firewall rules."""
-    _require(request, OrganizationPermission.ORGANIZATION_READ)
-    context = {"tab": "addresses", "region": REGIONS[settings.REGION]}
+def settings_addresses(request: PageRequest) -> HttpResponse:
+    """Show the addresses that the operator announces, for customers' firewall rules."""
+    organization_caller(request, OrganizationPermission.ORGANIZATION_READ)
+    context = {
+        "tab": "addresses",
+        "region": REGIONS[settings.REGION],
+        "addresses": settings.ANNOUNCED_ADDRESSES,
+    }
     return render(request, "rate_limits/addresses.html", context)
-
-
-def _require(request: PageRequest, permission: str) -> None:
-    """Raise `Forbidden` without the permission on the workspace's organization."""
-    organization_id = request.caller.organization_id
-    caller = organization_caller_for(user=request.user, organization_id=organization_id)
-    if caller is None:
-        raise errors.Forbidden
-    caller.require(permission)

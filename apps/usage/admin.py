@@ -6,8 +6,7 @@ from django.contrib import admin
 from django.http import HttpRequest
 
 from apps.core.admin_base import ReadOnly
-from apps.usage.models import UsageDay, UsageLimit
-from apps.usage.querysets import UsageDayQuerySet
+from apps.usage.models import UsageDay, UsageDayQuerySet, UsageLimit
 
 
 @admin.register(UsageDay)

@@ -5,6 +5,6 @@ class UsageConfig(AppConfig):
     name = "apps.usage"
 
     def ready(self) -> None:
-        from apps.usage import meter, usage_sources  # noqa: PLC0415
+        from apps.usage import meter  # noqa: PLC0415
 
-        usage_sources.register(meter.totals)
+        meter.register_source(meter.sum_counters)

@@ -1,26 +1,53 @@
 """Usage counters in memory, flushed to PostgreSQL every two seconds.
 
-Each process upserts rows of its own with its totals of the hour, so that repeated writes are
+Each process upserts its own rows with its totals of the hour, so that repeated writes are
 idempotent and processes do not contend. A killed process loses up to two seconds.
 """
 
 from __future__ import annotations
 
-import atexit
-import logging
 import threading
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
-from django.db import Error as DatabaseError
 from django.db import connection
 
-from apps.core.connections import close_dead
-from apps.usage.usage_sources import Figures
+from apps.core.periodic_flush import PeriodicFlush
 
-log = logging.getLogger(__name__)
-FLUSH_INTERVAL_SECONDS = 2.0
+Figures = Mapping[UUID, Mapping[str, float]]
+"""By workspace and measure (`models.MEASURES`)."""
+Source = Callable[[datetime, datetime, Collection[UUID] | None], Figures]
+"""Called with begin and end (whole hours) and workspaces, or None for all."""
+
+_sources: list[Source] = []
+
+
+def register_source(source: Source) -> None:
+    """Add a source. Safe to repeat."""
+    if source not in _sources:
+        _sources.append(source)
+
+
+def collect_sources(
+    begin: datetime, end: datetime, workspaces: Collection[UUID] | None
+) -> list[Figures]:
+    """Return the figures of every source."""
+    return [source(begin, end, workspaces) for source in _sources]
+
+
+def total_of_sources(
+    begin: datetime, end: datetime, workspaces: Collection[UUID]
+) -> dict[str, float]:
+    """Return the sums over the workspaces."""
+    sums: dict[str, float] = {}
+    for figures in collect_sources(begin, end, workspaces):
+        for measures in figures.values():
+            for measure, value in measures.items():
+                sums[measure] = sums.get(measure, 0) + value
+    return sums
+
+
 RETENTION = timedelta(days=3)
 """Older hours are final in `UsageDay`."""
 
@@ -65,8 +92,8 @@ def flush() -> None:
     with _lock:
         changed = {key: list(_counts[key]) for key in _changed}
         _changed.clear()
-        past = datetime.now(UTC) - timedelta(hours=2)
-        for key in [key for key in _counts if key[1] < past and key not in changed]:
+        cutoff = datetime.now(UTC) - timedelta(hours=2)
+        for key in [key for key in _counts if key[1] < cutoff and key not in changed]:
             del _counts[key]
     if not changed:
         return
@@ -83,28 +110,10 @@ def flush() -> None:
 
 def start() -> None:
     """Start flushing every two seconds, and at process exit."""
-    threading.Thread(target=_flush_forever, name="meter", daemon=True).start()
-    atexit.register(_flush_at_exit)
+    PeriodicFlush("usage counters", flush).start()
 
 
-def _flush_forever() -> None:
-    pause = threading.Event()
-    while not pause.wait(FLUSH_INTERVAL_SECONDS):
-        try:
-            close_dead()
-            flush()
-        except DatabaseError:
-            log.warning("could not write usage counters; they remain in memory")
-
-
-def _flush_at_exit() -> None:
-    try:
-        flush()
-    except Exception:  # noqa: BLE001  (the process exits, perhaps because of the database)
-        log.warning("could not write usage counters at exit")
-
-
-def totals(begin: datetime, end: datetime, workspaces: Collection[UUID] | None) -> Figures:
+def sum_counters(begin: datetime, end: datetime, workspaces: Collection[UUID] | None) -> Figures:
     """Return the sums over all processes."""
     workspace_ids = None if workspaces is None else list(workspaces)
     with connection.cursor() as cursor:

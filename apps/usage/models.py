@@ -2,13 +2,38 @@
 
 from __future__ import annotations
 
+from datetime import date
+from uuid import UUID
+
 from django.db import models
 from django.db.models import Q
 
 from apps.core.ids import uuid7
 from apps.core.tenancy import TenantManager, WorkspaceOwned
 from apps.organizations.models import Organization, Workspace
-from apps.usage.querysets import UsageDayQuerySet, UsageLimitQuerySet
+
+
+class UsageDayQuerySet(models.QuerySet["UsageDay"]):
+    def between(self, first: date, last: date) -> UsageDayQuerySet:
+        """The days from `first` to `last`, both included."""
+        return self.filter(day__gte=first, day__lte=last)
+
+
+class UsageLimitQuerySet(models.QuerySet["UsageLimit"]):
+    def applying_to(self, workspace_id: UUID) -> UsageLimitQuerySet:
+        """Limits that apply to the workspace: its own, and its organization's."""
+        organization = Workspace.objects.filter(pk=workspace_id).values("organization_id")
+        return self.filter(
+            Q(workspace_id=workspace_id) | Q(workspace=None, organization_id__in=organization)
+        )
+
+    def of_organization(self, organization_id: UUID) -> UsageLimitQuerySet:
+        """Limits of the organization itself."""
+        return self.filter(organization_id=organization_id, workspace=None)
+
+    def of_workspace(self, workspace_id: UUID) -> UsageLimitQuerySet:
+        return self.filter(workspace_id=workspace_id)
+
 
 MEASURES = ("runs", "traces", "longlived_traces", "bytes", "agent_runs", "agent_seconds")
 
@@ -37,7 +62,7 @@ class UsageDay(WorkspaceOwned):
 
 
 class UsageCounter(models.Model):
-    """Counts of one process for a workspace in an hour; each process has rows of its own."""
+    """Counts of one process for a workspace in an hour; each process has its own rows."""
 
     workspace_id = models.UUIDField()
     hour = models.DateTimeField()

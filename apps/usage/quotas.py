@@ -8,11 +8,27 @@ from uuid import UUID
 
 from django.db.models import Sum
 
+from apps.core import errors
 from apps.core.ttl_cache import TTLCache
 from apps.organizations.models import Workspace
-from apps.usage import usage_sources
-from apps.usage.errors import UsageLimitExceeded
+from apps.usage import meter
 from apps.usage.models import LimitType, UsageDay, UsageLimit
+
+
+class UsageLimitExceeded(errors.RateLimited):
+    """A limit of the workspace or its organization is used up for the hour or month."""
+
+    code, detail = "usage_limit_exceeded", "A usage limit is exceeded."
+
+    def __init__(self, detail: str, *, until: datetime, retry_after: int | None) -> None:
+        super().__init__(detail, [{"resets_at": until.isoformat()}])
+        # Clients sleep for Retry-After, so a monthly limit sends none.
+        self.headers = (
+            {"x-should-retry": "false"}
+            if retry_after is None
+            else {"Retry-After": str(retry_after)}
+        )
+
 
 CACHE_SECONDS = 3.0
 _MAX_RETRY_AFTER_SECONDS = 60
@@ -84,10 +100,10 @@ def _find_exceeded(workspace_id: UUID) -> LimitUsage | None:
 def list_limit_usages(workspace_id: UUID) -> list[LimitUsage]:
     """List the limits that apply to the workspace with their current use."""
     limits = list(UsageLimit.objects.applying_to(workspace_id).order_by("limit_type", "workspace"))
-    return _measure(limits, workspace_id) if limits else []
+    return _measure_limits(limits, workspace_id) if limits else []
 
 
-def _measure(limits: list[UsageLimit], workspace_id: UUID) -> list[LimitUsage]:
+def _measure_limits(limits: list[UsageLimit], workspace_id: UUID) -> list[LimitUsage]:
     now = datetime.now(UTC)
     sums: dict[tuple[bool, str], dict[str, float]] = {}
     usages = []
@@ -99,8 +115,8 @@ def _measure(limits: list[UsageLimit], workspace_id: UUID) -> list[LimitUsage]:
                 [workspace_id] if limit.workspace_id else _workspaces_of(limit.organization_id)
             )
             sums[key] = _sum_usage(workspaces, limit_type.period, now)
-        used = int(sums[key].get(limit_type.measure, 0))
-        usages.append(LimitUsage(limit, used, period_bounds(limit_type.period, now)[1]))
+        used_amount = int(sums[key].get(limit_type.measure, 0))
+        usages.append(LimitUsage(limit, used_amount, period_bounds(limit_type.period, now)[1]))
     return usages
 
 
@@ -116,9 +132,9 @@ def period_bounds(period: str, now: datetime) -> tuple[datetime, datetime]:
 def _sum_usage(workspaces: list[UUID], period: str, now: datetime) -> dict[str, float]:
     begin, end = period_bounds(period, now)
     if period == "hour":
-        return usage_sources.total(begin, end, workspaces)
+        return meter.total_of_sources(begin, end, workspaces)
     today = now.replace(hour=0, minute=0, second=0, microsecond=0)
-    sums = usage_sources.total(today, end, workspaces)
+    sums = meter.total_of_sources(today, end, workspaces)
     days = UsageDay.objects.across_workspaces(reason="the workspaces of one organization")
     past = days.filter(workspace__in=workspaces, day__gte=begin, day__lt=today)
     measures = {limit_type.measure for limit_type in LimitType}

@@ -13,9 +13,8 @@ from apps.audit.actions import Action
 from apps.audit.services import Target, record
 from apps.core.ids import uuid7
 from apps.core.tenancy import get_or_404
-from apps.usage import meter, quotas, usage_sources
-from apps.usage.models import MEASURES, LimitType, UsageDay, UsageLimit
-from apps.usage.querysets import UsageLimitQuerySet
+from apps.usage import meter, quotas
+from apps.usage.models import MEASURES, LimitType, UsageDay, UsageLimit, UsageLimitQuerySet
 
 _UPDATED_DAYS = 2
 """Includes yesterday, whose last counts arrive after midnight."""
@@ -39,12 +38,12 @@ def update_usage_days(now: datetime | None = None) -> None:
     today = now.replace(hour=0, minute=0, second=0, microsecond=0)
     for days_ago in range(_UPDATED_DAYS):
         begin = today - timedelta(days=days_ago)
-        for figures in usage_sources.collect(begin, begin + timedelta(days=1), None):
+        for figures in meter.collect_sources(begin, begin + timedelta(days=1), None):
             _upsert_days(begin.date(), figures)
     meter.delete_old_counters(now)
 
 
-def _upsert_days(day: date, figures: usage_sources.Figures) -> None:
+def _upsert_days(day: date, figures: meter.Figures) -> None:
     if not figures:
         return
     names = [name for name in MEASURES if any(name in measures for measures in figures.values())]

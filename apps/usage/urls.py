@@ -6,10 +6,10 @@ from apps.usage.api.views import routes
 SETTINGS = "o/<uuid:workspace_id>/settings/usage"
 urlpatterns = [
     *routes,
-    path(SETTINGS, views.setting_usage, name="setting-usage"),
+    path(SETTINGS, views.settings_usage, name="settings-usage"),
     path(
         f"{SETTINGS}/<uuid:limit_id>/delete",
-        views.setting_usage_limit_delete,
-        name="setting-usage-limit-delete",
+        views.settings_usage_limit_delete,
+        name="settings-usage-limit-delete",
     ),
 ]

@@ -8,15 +8,15 @@ from uuid import UUID
 from django import forms
 from django.contrib import messages
 from django.http import HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import redirect
 from django.views.decorators.http import require_http_methods, require_POST
 
 from apps.organizations.permissions import Permission
-from apps.usage import quotas, services
+from apps.usage import queues, quotas, services
 from apps.usage.models import LimitType, UsageDay, UsageLimit
 from apps.web_ui import formatting
-from apps.web_ui.charts import Chart, Line
-from apps.web_ui.pages import PageRequest, workspace_page
+from apps.web_ui.charts import Line, LineChart
+from apps.web_ui.pages import PageRequest, form_page, workspace_page
 
 DAYS = 31
 _CHARTS = (
@@ -47,7 +47,7 @@ class LimitForm(forms.Form):
 
 @require_http_methods(["GET", "POST"])
 @workspace_page(Permission.WORKSPACE_READ)
-def setting_usage(request: PageRequest) -> HttpResponse:
+def settings_usage(request: PageRequest) -> HttpResponse:
     """Show the last month by day; the form sets a limit of this workspace."""
     caller = request.caller
     may_write = caller.may(Permission.WORKSPACE_MANAGE)
@@ -62,42 +62,45 @@ def setting_usage(request: PageRequest) -> HttpResponse:
                 limit_value=form.cleaned_data["limit_value"],
             )
             messages.success(request, "Usage limit set. It applies within seconds.")
-            return redirect("setting-usage", caller.workspace_id)
+            return redirect("settings-usage", caller.workspace_id)
     today = datetime.now(UTC).date()
     days = services.list_days(caller.workspace_id, today - timedelta(days=DAYS - 1), today)
     context = {
         "tab": "usage",
-        "charts": [_chart(n, *chart, days) for n, chart in enumerate(_CHARTS)],
+        "charts": [_build_chart(n, *chart, days) for n, chart in enumerate(_CHARTS)],
         "limit_usages": [
             (usage, limit_label(usage.limit_type), round(usage.share * 100))
             for usage in quotas.list_limit_usages(caller.workspace_id)
         ],
+        "queues": queues.list_usage(caller.organization_id, caller.workspace_id),
         "form": form,
         "may_write": may_write,
     }
-    return render(request, "usage/usage.html", context, status=422 if form.errors else 200)
+    return form_page(request, "usage/usage.html", context, form)
 
 
 @require_POST
 @workspace_page(Permission.WORKSPACE_MANAGE)
-def setting_usage_limit_delete(request: PageRequest, limit_id: UUID) -> HttpResponse:
+def settings_usage_limit_delete(request: PageRequest, limit_id: UUID) -> HttpResponse:
     limits = UsageLimit.objects.of_workspace(request.caller.workspace_id)
     services.delete_limit(limits=limits, limit_id=limit_id)
     messages.success(request, "Usage limit removed.")
-    return redirect("setting-usage", request.caller.workspace_id)
+    return redirect("settings-usage", request.caller.workspace_id)
 
 
-def _chart(
+def _build_chart(
     number: int, title: str, unit: str, lines: tuple[tuple[str, str], ...], days: list[UsageDay]
-) -> Chart:
+) -> LineChart:
     values = {name: [int(getattr(day, name)) for day in days] for name, _ in lines}
     field_of_total = lines[0][0]
     total = sum(values[field_of_total])
     if field_of_total == "bytes":
-        total_text = formatting.size(total)
+        total_text = formatting.format_size(total)
     else:
-        total_text = formatting.duration(total) if unit == "s" else formatting.count(total)
-    return Chart(
+        total_text = (
+            formatting.format_duration(total) if unit == "s" else formatting.format_count(total)
+        )
+    return LineChart(
         id=f"usage-{number}",
         title=title,
         unit=unit,
@@ -108,6 +111,7 @@ def _chart(
             for hue, (field, name) in enumerate(lines, 1)
         ],
         total=total_text,
+        zone="UTC",
     )
 
 

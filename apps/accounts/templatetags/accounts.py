@@ -24,7 +24,7 @@ _SYSTEMS = {
 
 @register.filter
 def browser(user_agent: str) -> str:
-    """Return such as `Firefox on Linux`, or the first word of an unknown user agent."""
+    """Return browser and system, as `Firefox on Linux`; of an unknown agent, its first word."""
     name = next((label for token, label in _BROWSERS.items() if f"{token}/" in user_agent), None)
     if name is None:
         return user_agent.partition(" ")[0].partition("/")[0] or "Unknown"

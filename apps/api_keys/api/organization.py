@@ -12,23 +12,24 @@ from apps.api_keys.api.shared import (
     KeyChangesSerializer,
     NewKeySerializer,
     RotationSerializer,
-    creator,
+    get_creator,
     get_key,
     key_json,
     key_policy_for,
     list_keys,
-    rotate,
-    scopes_in,
+    parse_scopes,
+    rename_response,
+    revoke_response,
+    rotate_response,
 )
-from apps.api_keys.models import ApiKey
-from apps.api_keys.querysets import ApiKeyQuerySet
-from apps.api_keys.services import issue_service_key, revoke_key, update_key
-from apps.core.api import OrganizationAPIView, OrganizationRequest
-from apps.organizations.api.request_helpers import paginated_response, validate_body
+from apps.api_keys.models import ApiKey, ApiKeyQuerySet
+from apps.api_keys.services import issue_service_key
+from apps.core.api import OrganizationAPIView, OrganizationRequest, validate
+from apps.organizations.api.request_helpers import paginated_response
 from apps.organizations.permissions import OrganizationPermission
 
 
-class KeysBase(OrganizationAPIView):
+class OrganizationKeysBase(OrganizationAPIView):
     required_permission = OrganizationPermission.SERVICE_KEYS_MANAGE
 
     def service_keys(self) -> ApiKeyQuerySet:
@@ -38,7 +39,7 @@ class KeysBase(OrganizationAPIView):
         return ApiKey.objects.filter(organization_id=self.organization_id).personal()
 
 
-class ServiceKeysView(KeysBase):
+class ServiceKeysView(OrganizationKeysBase):
     @extend_schema(responses=dict)
     def get(self, request: OrganizationRequest) -> Response:
         return paginated_response(request, list_keys(self.service_keys()), key_json)
@@ -46,40 +47,36 @@ class ServiceKeysView(KeysBase):
     @extend_schema(request=NewKeySerializer, responses=dict)
     def post(self, request: OrganizationRequest) -> Response:
         """Create a service key for all workspaces, or for those in `workspaces`."""
-        body = validate_body(NewKeySerializer, request.data)
+        body = validate(NewKeySerializer, request.data)
         key, secret = issue_service_key(
             organization_id=self.organization_id,
             name=body["description"],
-            scopes=scopes_in(body),
+            scopes=parse_scopes(body),
             workspace_ids=body.get("workspaces") or [],
             policy=key_policy_for(request, request.auth),
-            created_by=creator(request.auth),
+            created_by=get_creator(request.auth),
             expires_at=body.get("expires_at"),
         )
         return Response(key_json(key, secret))
 
 
-class ServiceKeyView(KeysBase):
+class ServiceKeyView(OrganizationKeysBase):
     @extend_schema(request=KeyChangesSerializer, responses=dict)
     def patch(self, request: OrganizationRequest, key_id: UUID) -> Response:
-        key = get_key(self.service_keys(), key_id)
-        body = validate_body(KeyChangesSerializer, request.data)
-        return Response(key_json(update_key(key=key, name=body["description"])))
+        return rename_response(get_key(self.service_keys(), key_id), request)
 
     @extend_schema(responses=dict)
     def delete(self, request: OrganizationRequest, key_id: UUID) -> Response:
-        key = get_key(self.service_keys(), key_id)
-        revoke_key(key=key)
-        return Response(key_json(key))
+        return revoke_response(get_key(self.service_keys(), key_id))
 
 
-class ServiceKeyRotationView(KeysBase):
+class ServiceKeyRotationView(OrganizationKeysBase):
     @extend_schema(request=RotationSerializer, responses=dict)
     def post(self, request: OrganizationRequest, key_id: UUID) -> Response:
-        return Response(rotate(get_key(self.service_keys(), key_id), request))
+        return rotate_response(get_key(self.service_keys(), key_id), request)
 
 
-class PersonalKeysView(KeysBase):
+class PersonalKeysView(OrganizationKeysBase):
     """Personal keys of all members."""
 
     @extend_schema(responses=dict)
@@ -87,12 +84,10 @@ class PersonalKeysView(KeysBase):
         return paginated_response(request, list_keys(self.personal_keys()), key_json)
 
 
-class PersonalKeyView(KeysBase):
+class PersonalKeyView(OrganizationKeysBase):
     @extend_schema(responses=dict)
     def delete(self, request: OrganizationRequest, key_id: UUID) -> Response:
-        key = get_key(self.personal_keys(), key_id)
-        revoke_key(key=key)
-        return Response(key_json(key))
+        return revoke_response(get_key(self.personal_keys(), key_id))
 
 
 _SERVICE, _PERSONAL = "orgs/current/service-keys", "orgs/current/personal-access-tokens"

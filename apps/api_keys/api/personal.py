@@ -16,16 +16,17 @@ from apps.api_keys.api.shared import (
     get_key,
     key_json,
     list_keys,
-    rotate,
-    scopes_in,
+    parse_scopes,
+    rename_response,
+    revoke_response,
+    rotate_response,
 )
 from apps.api_keys.authentication import workspace_id_from_headers
-from apps.api_keys.models import ApiKey
-from apps.api_keys.querysets import ApiKeyQuerySet
-from apps.api_keys.services import issue_personal_key, revoke_key, update_key
+from apps.api_keys.models import ApiKey, ApiKeyQuerySet
+from apps.api_keys.services import issue_personal_key
 from apps.core import errors
-from apps.core.api import OrganizationAPIView, OrganizationRequest
-from apps.organizations.api.request_helpers import paginated_response, validate_body
+from apps.core.api import OrganizationAPIView, OrganizationRequest, validate
+from apps.organizations.api.request_helpers import paginated_response
 from apps.organizations.models import User
 from apps.organizations.permissions import OrganizationPermission
 from apps.organizations.services import caller_for
@@ -43,7 +44,7 @@ class OwnKeysBase(OrganizationAPIView):
             raise errors.NotFound("Service keys have no user. Use a personal key.")
         return User.objects.get(pk=self.request.auth.user_id)
 
-    def rows(self) -> ApiKeyQuerySet:
+    def query_keys(self) -> ApiKeyQuerySet:
         keys = ApiKey.objects.filter(organization_id=self.organization_id)
         return keys.of_person(self.person().pk)
 
@@ -51,18 +52,18 @@ class OwnKeysBase(OrganizationAPIView):
 class OwnKeysView(OwnKeysBase):
     @extend_schema(responses=dict)
     def get(self, request: OrganizationRequest) -> Response:
-        return paginated_response(request, list_keys(self.rows()), key_json)
+        return paginated_response(request, list_keys(self.query_keys()), key_json)
 
     @extend_schema(request=NewKeySerializer, responses=dict)
     def post(self, request: OrganizationRequest) -> Response:
         """Create a personal key; its default workspace is the named or the current one."""
         person = self.person()
-        body = validate_body(NewKeySerializer, request.data)
+        body = validate(NewKeySerializer, request.data)
         key, secret = issue_personal_key(
             organization_id=self.organization_id,
             person=person,
             name=body["description"],
-            scopes=scopes_in(body),
+            scopes=parse_scopes(body),
             workspace_id=self._default_workspace(body, person),
             expires_at=body.get("expires_at"),
         )
@@ -85,21 +86,17 @@ class OwnKeysView(OwnKeysBase):
 class OwnKeyView(OwnKeysBase):
     @extend_schema(request=KeyChangesSerializer, responses=dict)
     def patch(self, request: OrganizationRequest, key_id: UUID) -> Response:
-        key = get_key(self.rows(), key_id)
-        body = validate_body(KeyChangesSerializer, request.data)
-        return Response(key_json(update_key(key=key, name=body["description"])))
+        return rename_response(get_key(self.query_keys(), key_id), request)
 
     @extend_schema(responses=dict)
     def delete(self, request: OrganizationRequest, key_id: UUID) -> Response:
-        key = get_key(self.rows(), key_id)
-        revoke_key(key=key)
-        return Response(key_json(key))
+        return revoke_response(get_key(self.query_keys(), key_id))
 
 
 class OwnKeyRotationView(OwnKeysBase):
     @extend_schema(request=RotationSerializer, responses=dict)
     def post(self, request: OrganizationRequest, key_id: UUID) -> Response:
-        return Response(rotate(get_key(self.rows(), key_id), request))
+        return rotate_response(get_key(self.query_keys(), key_id), request)
 
 
 _OWN = "api-key/current"

@@ -8,15 +8,21 @@ from uuid import UUID
 
 from rest_framework import serializers
 from rest_framework.request import Request
+from rest_framework.response import Response
 
 from apps.api_keys.authentication import api_key_from_headers, authenticate_in_workspace
-from apps.api_keys.models import ApiKey
-from apps.api_keys.querysets import ApiKeyQuerySet
-from apps.api_keys.services import KeyPolicy, organization_caller_for_key, rotate_key
+from apps.api_keys.models import ApiKey, ApiKeyQuerySet
+from apps.api_keys.services import (
+    KeyPolicy,
+    organization_caller_for_key,
+    revoke_key,
+    rotate_key,
+    update_key,
+)
 from apps.core import errors
+from apps.core.api import validate
 from apps.core.callers import Caller, OrganizationCaller
 from apps.core.tenancy import get_or_404
-from apps.organizations.api.request_helpers import validate_body
 from apps.organizations.models import User
 from apps.organizations.permissions import SCOPES
 from apps.organizations.services import caller_for
@@ -77,7 +83,7 @@ def key_json(key: ApiKey, secret: str | None = None) -> dict[str, Any]:
     }
 
 
-def scopes_in(body: dict[str, Any]) -> list[str]:
+def parse_scopes(body: dict[str, Any]) -> list[str]:
     """Return the requested scopes; the default is `read` for read-only keys, else `admin`."""
     if body.get("scopes"):
         return list(body["scopes"])
@@ -116,12 +122,22 @@ def get_key(rows: ApiKeyQuerySet, key_id: UUID) -> ApiKey:
     return get_or_404(rows.unrevoked().select_related("person"), pk=key_id)
 
 
-def creator(caller: Caller | OrganizationCaller) -> User | None:
+def get_creator(caller: Caller | OrganizationCaller) -> User | None:
     """Return the user to record as the key's creator."""
     return User.objects.filter(pk=caller.user_id).first() if caller.user_id else None
 
 
-def rotate(key: ApiKey, request: Request) -> dict[str, Any]:
-    body = validate_body(RotationSerializer, request.data)
+def rename_response(key: ApiKey, request: Request) -> Response:
+    body = validate(KeyChangesSerializer, request.data)
+    return Response(key_json(update_key(key=key, name=body["description"])))
+
+
+def revoke_response(key: ApiKey) -> Response:
+    revoke_key(key=key)
+    return Response(key_json(key))
+
+
+def rotate_response(key: ApiKey, request: Request) -> Response:
+    body = validate(RotationSerializer, request.data)
     overlap = timedelta(seconds=body["overlap_seconds"])
-    return key_json(*rotate_key(key=key, overlap=overlap))
+    return Response(key_json(*rotate_key(key=key, overlap=overlap)))

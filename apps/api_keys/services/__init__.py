@@ -1,6 +1,7 @@
 """Creation, look-up, rotation and revocation of API keys."""
 
 from apps.api_keys.services.issue_keys import (
+    KeyPolicy,
     issue_key,
     issue_personal_key,
     issue_service_key,
@@ -10,21 +11,23 @@ from apps.api_keys.services.issue_keys import (
     update_key,
 )
 from apps.api_keys.services.key_lookup import (
+    PREFIX,
     KeyInfo,
+    cached_organization_id,
     caller_for_key,
     callers_for_keys,
     clear_cache,
+    digest,
     get_key_info,
     organization_caller_for_key,
     person_caller_for_key,
 )
-from apps.api_keys.services.key_policies import KeyPolicy
-from apps.api_keys.services.secrets import PREFIX, digest
 
 __all__ = [
     "PREFIX",
     "KeyInfo",
     "KeyPolicy",
+    "cached_organization_id",
     "caller_for_key",
     "callers_for_keys",
     "clear_cache",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -10,14 +11,13 @@ from uuid import UUID
 from django.db import transaction
 from django.utils import timezone
 
-from apps.api_keys.errors import KeyLifetimeTooLong, PersonalKeysDisabled
-from apps.api_keys.models import ApiKey, KeyKind
-from apps.api_keys.services.key_policies import KeyPolicy
-from apps.api_keys.services.secrets import (
+from apps.api_keys.errors import KeyLifetimeTooLong, KeyOfClientSession, PersonalKeysDisabled
+from apps.api_keys.models import ApiKey, ClientSession, KeyKind
+from apps.api_keys.services.key_lookup import (
     PERSONAL_PREFIX,
     PREFIX,
     digest,
-    new_secret,
+    generate_secret,
     visible_prefix,
 )
 from apps.audit.actions import Action
@@ -26,11 +26,51 @@ from apps.core import errors
 from apps.organizations.models import Organization, User, Workspace
 from apps.organizations.permissions import (
     SCOPES,
+    OrganizationPermission,
     Permission,
     organization_scope_permissions,
     scope_permissions,
 )
+from apps.organizations.services import caller_for, organization_caller_for
 from apps.organizations.services.roles import check_permissions
+
+
+@dataclass(frozen=True)
+class KeyPolicy:
+    """The caller's permissions per workspace and on the organization, resolved on demand."""
+
+    in_workspace: Callable[[UUID], frozenset[str]]
+    on_organization: Callable[[], frozenset[str]]
+
+    @classmethod
+    def of_user(cls, user: User, organization_id: UUID) -> KeyPolicy:
+        def in_workspace(workspace_id: UUID) -> frozenset[str]:
+            caller = caller_for(user=user, workspace_id=workspace_id)
+            return caller.permissions if caller is not None else frozenset()
+
+        def on_organization() -> frozenset[str]:
+            caller = organization_caller_for(user=user, organization_id=organization_id)
+            return caller.permissions if caller is not None else frozenset()
+
+        return cls(in_workspace, on_organization)
+
+    def check_manages(self, key: ApiKey) -> None:
+        """Raise `Forbidden` unless the caller manages every workspace of the key."""
+        if key.is_organization_wide:
+            self.require_organization()
+            return
+        workspace_ids = list(key.workspaces.present().values_list("pk", flat=True))
+        if not workspace_ids or not all(self._manages(pk) for pk in workspace_ids):
+            self.require_organization()
+
+    def require_organization(self) -> None:
+        permission = OrganizationPermission.SERVICE_KEYS_MANAGE
+        if permission not in self.on_organization():
+            raise errors.Forbidden(f"Permission {permission} is required.")
+
+    def _manages(self, workspace_id: UUID) -> bool:
+        return Permission.KEYS_MANAGE in self.in_workspace(workspace_id)
+
 
 MAX_OVERLAP = timedelta(days=90)
 
@@ -50,19 +90,19 @@ def issue_key(
 
     It is for the given workspaces, or for all of the organization if none are given.
     """
-    chosen = [workspace] if workspace is not None else list(workspaces)
+    key_workspaces = [workspace] if workspace is not None else list(workspaces)
     key, secret = _insert_key(
         PREFIX,
         organization=organization,
         kind=KeyKind.SERVICE,
-        is_organization_wide=not chosen,
-        workspace=chosen[0] if len(chosen) == 1 else None,
+        is_organization_wide=not key_workspaces,
+        workspace=key_workspaces[0] if len(key_workspaces) == 1 else None,
         name=name,
         scopes=list(scopes),
         created_by=created_by,
         expires_at=expires_at,
     )
-    key.workspaces.set(chosen)
+    key.workspaces.set(key_workspaces)
     _record(Action.KEY_CREATED, key, after=_audit_values(key))
     return key, secret
 
@@ -144,8 +184,10 @@ def rotate_key(*, key: ApiKey, overlap: timedelta = timedelta()) -> tuple[ApiKey
     row = rows.first()
     if row is None:
         raise errors.Conflict("The key is revoked or expired. Create a new key.")
+    if ClientSession.objects.filter(key=row).exists():
+        raise KeyOfClientSession
     now = timezone.now()
-    secret = new_secret(PERSONAL_PREFIX if row.kind == KeyKind.PERSONAL else PREFIX)
+    secret = generate_secret(PERSONAL_PREFIX if row.kind == KeyKind.PERSONAL else PREFIX)
     row.previous_digest = row.digest if overlap else None
     row.previous_prefix = row.prefix if overlap else ""
     row.previous_until = now + overlap if overlap else None
@@ -189,7 +231,7 @@ def revoke_keys_of_workspace(workspace: Workspace) -> None:
 
 
 def _insert_key(prefix: str, **fields: Any) -> tuple[ApiKey, str]:
-    secret = new_secret(prefix)
+    secret = generate_secret(prefix)
     key = ApiKey.objects.create(prefix=visible_prefix(secret), digest=digest(secret), **fields)
     return key, secret
 
@@ -214,6 +256,13 @@ def _validate_expiry(organization: Organization, expires_at: datetime | None) ->
             f"`expires_at` exceeds the organization's limit of {organization.max_key_days} days."
         )
     return expires_at or latest
+
+
+def latest_expiry(organization: Organization, requested: datetime) -> datetime:
+    """Return the requested expiry, or an earlier one if the organization limits lifetimes."""
+    if organization.max_key_days is None:
+        return requested
+    return min(requested, timezone.now() + timedelta(days=organization.max_key_days))
 
 
 def _audit_values(key: ApiKey) -> dict[str, Any]:

@@ -1,13 +1,15 @@
 """Look-up of keys and their permissions.
 
 Results are cached for 0.8 seconds, so that a revoked key, a removed member or a changed role takes
-effect in every process within a second, without a message that could be lost. Each result is read
-from the database in full: none combines cached results.
+effect in every process within a second, without a message that could be lost. Each result
+is read from the database in full: no result combines cached ones.
 """
 
 from __future__ import annotations
 
+import hashlib
 import hmac
+import secrets
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -19,9 +21,7 @@ from django.db.models import OuterRef, Q
 from django.utils import timezone
 
 from apps.api_keys.errors import WorkspaceRequired
-from apps.api_keys.models import ApiKey, KeyKind
-from apps.api_keys.querysets import ApiKeyQuerySet
-from apps.api_keys.services.secrets import digest
+from apps.api_keys.models import ApiKey, ApiKeyQuerySet, KeyKind
 from apps.core import errors
 from apps.core.callers import Caller, OrganizationCaller, PersonCaller
 from apps.core.ttl_cache import TTLCache
@@ -34,17 +34,39 @@ from apps.organizations.permissions import (
 )
 from apps.organizations.services import caller_for, callers_for, organization_caller_for
 
+PREFIX = "slip_"
+PERSONAL_PREFIX = "slip_pt_"
+ACCESS_PREFIX = "slip_at_"
+"""Of access tokens, which clients get for a user (`client_sign_in`)."""
+_VISIBLE_CHARACTERS = 6
+
+
+def generate_secret(prefix: str = PREFIX) -> str:
+    return prefix + secrets.token_urlsafe(32)
+
+
+def visible_prefix(secret: str) -> str:
+    """Return the visible prefix, which distinguishes keys and reveals too little to guess one."""
+    prefixes = (PERSONAL_PREFIX, ACCESS_PREFIX)
+    prefix = next((each for each in prefixes if secret.startswith(each)), PREFIX)
+    return secret[: len(prefix) + _VISIBLE_CHARACTERS]
+
+
+def digest(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
+
+
 if TYPE_CHECKING:
     from django_stubs_ext import WithAnnotations
 
-    class _Reach(TypedDict):
-        reach: list[UUID]
+    class _WorkspaceIds(TypedDict):
+        workspace_ids: list[UUID]
 
-    KeyWithReach = WithAnnotations[ApiKey, _Reach]
+    KeyWithWorkspaceIds = WithAnnotations[ApiKey, _WorkspaceIds]
 
 CACHE_SECONDS = 0.8
 _LAST_USED_INTERVAL = timedelta(minutes=1)
-_OUT_OF_REACH = "The API key has no access to this workspace."
+_NO_WORKSPACE_ACCESS = "The API key has no access to this workspace."
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +98,7 @@ def callers_for_keys(pairs: Collection[tuple[bytes, UUID]]) -> dict[tuple[bytes,
 
     Pairs without access are left out. `last_used_at` is not updated.
     """
-    keys = _live_by_digest({hashed for hashed, _ in pairs})
+    keys = _get_live_keys_by_digest({key_digest for key_digest, _ in pairs})
     valid = [(pair, keys[pair[0]]) for pair in pairs if pair[0] in keys]
     user_callers = callers_for(
         {(key.person_id, pair[1]) for pair, key in valid if key.person_id is not None}
@@ -84,18 +106,18 @@ def callers_for_keys(pairs: Collection[tuple[bytes, UUID]]) -> dict[tuple[bytes,
     present = Workspace.objects.present().filter(pk__in={workspace for _, workspace in pairs})
     organization_ids = dict(present.values_list("pk", "organization_id"))
     callers = {}
-    for (hashed, workspace_id), key in valid:
+    for (key_digest, workspace_id), key in valid:
         caller: Caller | None = None
         if key.person_id is not None:
             caller = _caller_for_person(key, user_callers.get((key.person_id, workspace_id)))
         elif (
             organization_ids.get(workspace_id) == key.organization_id
             if key.is_organization_wide
-            else workspace_id in key.reach
+            else workspace_id in key.workspace_ids
         ):
             caller = _caller_for_service_key(key, workspace_id)
         if caller is not None:
-            callers[hashed, workspace_id] = caller
+            callers[key_digest, workspace_id] = caller
     return callers
 
 
@@ -107,6 +129,12 @@ def organization_caller_for_key(*, secret: str) -> OrganizationCaller:
 def get_key_info(*, secret: str) -> KeyInfo:
     """Return the key's identity without permissions. Raises `Unauthenticated`."""
     return _key_info.get(digest(secret), _look_up_key_info)
+
+
+def cached_organization_id(secret: str) -> UUID | None:
+    """Return the organization of a key that `get_key_info` looked up just before, or None."""
+    info = _key_info.peek(digest(secret))
+    return None if info is None else info.organization_id
 
 
 def person_caller_for_key(*, secret: str) -> PersonCaller:
@@ -129,16 +157,18 @@ def clear_cache() -> None:
 
 
 def _look_up_caller(pair: tuple[bytes, UUID | None]) -> Caller:
-    hashed, workspace_id = pair
-    key = _get_live_key(hashed)
+    key_digest, workspace_id = pair
+    key = _get_live_key(key_digest)
     if workspace_id is None:
-        workspace_id = _default_workspace(key)
+        workspace_id = _get_default_workspace_id(key)
     if key.person is not None:
         caller = _caller_for_person(key, caller_for(user=key.person, workspace_id=workspace_id))
     else:
-        caller = _caller_for_service_key(key, workspace_id) if _reaches(key, workspace_id) else None
+        caller = (
+            _caller_for_service_key(key, workspace_id) if _has_access(key, workspace_id) else None
+        )
     if caller is None:
-        raise errors.Forbidden(_OUT_OF_REACH)
+        raise errors.Forbidden(_NO_WORKSPACE_ACCESS)
     return caller
 
 
@@ -161,8 +191,8 @@ def _caller_for_service_key(key: ApiKey, workspace_id: UUID) -> Caller:
     )
 
 
-def _look_up_organization_caller(hashed: bytes) -> OrganizationCaller:
-    key = _get_live_key(hashed)
+def _look_up_organization_caller(key_digest: bytes) -> OrganizationCaller:
+    key = _get_live_key(key_digest)
     permissions = organization_scope_permissions(key.scopes)
     if key.person is not None:
         person = organization_caller_for(user=key.person, organization_id=key.organization_id)
@@ -175,58 +205,58 @@ def _look_up_organization_caller(hashed: bytes) -> OrganizationCaller:
             key_id=key.pk,
             key_permissions=scope_permissions(key.scopes),
         )
-    reach = None if key.is_organization_wide else frozenset(key.reach)
+    workspace_ids = None if key.is_organization_wide else frozenset(key.workspace_ids)
     read_only = frozenset({str(OrganizationPermission.ORGANIZATION_READ)})
     return OrganizationCaller(
         key.organization_id,
-        permissions if reach is None else permissions & read_only,
+        permissions if workspace_ids is None else permissions & read_only,
         key_id=key.pk,
-        workspace_ids=reach,
+        workspace_ids=workspace_ids,
         key_permissions=scope_permissions(key.scopes),
     )
 
 
-def _look_up_key_info(hashed: bytes) -> KeyInfo:
-    key = _get_live_key(hashed)
+def _look_up_key_info(key_digest: bytes) -> KeyInfo:
+    key = _get_live_key(key_digest)
     return KeyInfo(key.pk, key.organization_id, key.person_id)
 
 
-def _get_live_key(hashed: bytes) -> KeyWithReach:
-    """Return the live key of the hash, with `reach`: its workspaces that are not deleted."""
+def _get_live_key(key_digest: bytes) -> KeyWithWorkspaceIds:
+    """Return the live key with this digest, and with the ids of its undeleted workspaces."""
     now = timezone.now()
-    before_rotation = Q(previous_digest=hashed, previous_until__gt=now)
-    key = _live().filter(Q(digest=hashed) | before_rotation).first()
-    if key is None or not _matches(key, hashed):
+    before_rotation = Q(previous_digest=key_digest, previous_until__gt=now)
+    key = _query_live_keys().filter(Q(digest=key_digest) | before_rotation).first()
+    if key is None or not _has_digest(key, key_digest):
         raise errors.Unauthenticated("Invalid API key.")
-    if (rejection := _rejection(key)) is not None:
+    if (rejection := find_rejection(key)) is not None:
         raise rejection
-    _update_last_used(key, hashed, now)
-    return cast("KeyWithReach", key)
+    _update_last_used(key, key_digest, now)
+    return cast("KeyWithWorkspaceIds", key)
 
 
-def _live_by_digest(hashes: Collection[bytes]) -> dict[bytes, KeyWithReach]:
+def _get_live_keys_by_digest(hashes: Collection[bytes]) -> dict[bytes, KeyWithWorkspaceIds]:
     """Return the live keys by requested hash."""
     before_rotation = Q(previous_digest__in=hashes, previous_until__gt=timezone.now())
-    keys: dict[bytes, KeyWithReach] = {}
-    for key in _live().filter(Q(digest__in=hashes) | before_rotation):
-        if _rejection(key) is not None:
+    keys: dict[bytes, KeyWithWorkspaceIds] = {}
+    for key in _query_live_keys().filter(Q(digest__in=hashes) | before_rotation):
+        if find_rejection(key) is not None:
             continue
         digests = {bytes(key.digest)}
         if key.previous_until is not None and key.previous_until > timezone.now():
             digests.add(bytes(key.previous_digest or b""))
-        keys |= dict.fromkeys(digests, cast("KeyWithReach", key))
+        keys |= dict.fromkeys(digests, cast("KeyWithWorkspaceIds", key))
     return keys
 
 
-def _live() -> ApiKeyQuerySet:
-    """Query live keys, with `reach`: their workspaces that are not deleted."""
+def _query_live_keys() -> ApiKeyQuerySet:
+    """Query live keys with the ids of their undeleted workspaces."""
     through = ApiKey.workspaces.through.objects
-    chosen = through.filter(apikey_id=OuterRef("pk"), workspace__deleted_at=None)
+    workspace_links = through.filter(apikey_id=OuterRef("pk"), workspace__deleted_at=None)
     rows = ApiKey.objects.live().select_related("person", "organization")
-    return rows.annotate(reach=ArraySubquery(chosen.values("workspace_id")))
+    return rows.annotate(workspace_ids=ArraySubquery(workspace_links.values("workspace_id")))
 
 
-def _rejection(key: ApiKey) -> errors.AppError | None:
+def find_rejection(key: ApiKey) -> errors.AppError | None:
     """Return the reason to reject a live key."""
     if key.person is None:
         return None
@@ -237,16 +267,16 @@ def _rejection(key: ApiKey) -> errors.AppError | None:
     return None
 
 
-def _matches(key: ApiKey, hashed: bytes) -> bool:
+def _has_digest(key: ApiKey, key_digest: bytes) -> bool:
     """Compare in constant time."""
-    current = hmac.compare_digest(bytes(key.digest), hashed)
-    previous = hmac.compare_digest(bytes(key.previous_digest or b""), hashed)
+    current = hmac.compare_digest(bytes(key.digest), key_digest)
+    previous = hmac.compare_digest(bytes(key.previous_digest or b""), key_digest)
     return current | previous
 
 
-def _update_last_used(key: ApiKey, hashed: bytes, now: datetime) -> None:
+def _update_last_used(key: ApiKey, key_digest: bytes, now: datetime) -> None:
     """Update when each secret was last used, at most once a minute."""
-    is_current = bytes(key.digest) == hashed
+    is_current = bytes(key.digest) == key_digest
     field = "last_used_at" if is_current else "previous_used_at"
     last_used_at = key.last_used_at if is_current else key.previous_used_at
     if last_used_at is None or last_used_at < now - _LAST_USED_INTERVAL:
@@ -254,20 +284,20 @@ def _update_last_used(key: ApiKey, hashed: bytes, now: datetime) -> None:
         ApiKey.objects.filter(stale, pk=key.pk).update(**{field: now})
 
 
-def _default_workspace(key: KeyWithReach) -> UUID:
+def _get_default_workspace_id(key: KeyWithWorkspaceIds) -> UUID:
     """Return the workspace for a request that names none."""
     if key.kind == KeyKind.PERSONAL and key.workspace_id is not None:
         return key.workspace_id
     if key.kind == KeyKind.SERVICE and not key.is_organization_wide:
-        if len(key.reach) == 1:
-            return key.reach[0]
-        if not key.reach:
+        if len(key.workspace_ids) == 1:
+            return key.workspace_ids[0]
+        if not key.workspace_ids:
             raise errors.Unauthenticated("All workspaces of the API key are deleted.")
     raise WorkspaceRequired
 
 
-def _reaches(key: KeyWithReach, workspace_id: UUID) -> bool:
+def _has_access(key: KeyWithWorkspaceIds, workspace_id: UUID) -> bool:
     if not key.is_organization_wide:
-        return workspace_id in key.reach
+        return workspace_id in key.workspace_ids
     present = Workspace.objects.present()
     return present.filter(pk=workspace_id, organization_id=key.organization_id).exists()

@@ -8,18 +8,22 @@ from uuid import UUID
 from django.urls import path
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
+from rest_framework.request import Request
 from rest_framework.response import Response
 
+from apps.audit.presentation import entry_json
+from apps.audit.search import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE, Search, get_page
 from apps.core import errors
 from apps.core.api import (
     OrganizationAPIView,
     OrganizationRequest,
     PersonAPIView,
     PersonRequest,
+    validate,
 )
 from apps.core.tenancy import get_or_404
 from apps.organizations.api.rendering import organization_json, role_json
-from apps.organizations.api.request_helpers import paginated_response, validate_body
+from apps.organizations.api.request_helpers import paginated_response
 from apps.organizations.errors import SystemRoleImmutable
 from apps.organizations.models import Organization, Role, User
 from apps.organizations.permissions import (
@@ -36,6 +40,39 @@ from apps.organizations.services import (
     organizations,
     roles,
 )
+
+
+class AuditLogQuery(serializers.Serializer[None]):
+    start_time = serializers.DateTimeField(required=False)
+    end_time = serializers.DateTimeField(required=False)
+    cursor = serializers.CharField(required=False, max_length=500)
+    limit = serializers.IntegerField(
+        required=False, min_value=1, max_value=MAX_PAGE_SIZE, default=DEFAULT_PAGE_SIZE
+    )
+    action = serializers.CharField(required=False, max_length=64, default="")
+    actor = serializers.CharField(required=False, max_length=254, default="")
+    target = serializers.CharField(required=False, max_length=200, default="")
+    workspace_id = serializers.UUIDField(required=False)
+
+
+class AuditLogView(OrganizationAPIView):
+    required_permission = OrganizationPermission.AUDIT_READ
+
+    @extend_schema(parameters=[AuditLogQuery], responses=dict)
+    def get(self, request: Request) -> Response:
+        """List the organization's entries, newest first; `cursor` is null on the last page."""
+        params = validate(AuditLogQuery, request.query_params)
+        search = Search(
+            organization_id=self.organization_id,
+            workspace_id=params.get("workspace_id"),
+            action=params["action"],
+            actor=params["actor"],
+            target=params["target"],
+            begin=params.get("start_time"),
+            end=params.get("end_time"),
+        )
+        entries, cursor = get_page(search, cursor=params.get("cursor"), limit=params["limit"])
+        return Response({"items": [entry_json(entry) for entry in entries], "cursor": cursor})
 
 
 class NewOrganizationSerializer(serializers.Serializer[Any]):
@@ -82,7 +119,7 @@ class OrganizationsView(PersonAPIView):
         user = User.objects.get(pk=request.auth.user_id)
         if not may_create_organization(user):
             raise errors.Forbidden("Only operators create organizations on this installation.")
-        body = validate_body(NewOrganizationSerializer, request.data)
+        body = validate(NewOrganizationSerializer, request.data)
         setup = create_organization(
             name=body["display_name"], owner=user, is_personal=body["is_personal"]
         )
@@ -101,7 +138,7 @@ class OrganizationView(OrganizationAPIView):
 
     @extend_schema(request=OrganizationChangesSerializer, responses=dict)
     def patch(self, request: OrganizationRequest) -> Response:
-        body = validate_body(OrganizationChangesSerializer, request.data)
+        body = validate(OrganizationChangesSerializer, request.data)
         unshare_all = body.pop("unshare_all")
         changed = organizations.update_organization(
             organization_id=self.organization_id,
@@ -161,7 +198,7 @@ class RolesView(OrganizationAPIView):
 
     @extend_schema(request=RoleSerializer, responses=dict)
     def post(self, request: OrganizationRequest) -> Response:
-        body = validate_body(RoleSerializer, request.data)
+        body = validate(RoleSerializer, request.data)
         role = roles.create_role(
             organization_id=self.organization_id,
             level=Level(body["access_scope"]),
@@ -179,7 +216,7 @@ class RoleView(OrganizationAPIView):
     @extend_schema(request=RoleChangesSerializer, responses=dict)
     def patch(self, request: OrganizationRequest, role_id: UUID) -> Response:
         role = self._role(role_id)
-        changes = validate_body(RoleChangesSerializer, request.data)
+        changes = validate(RoleChangesSerializer, request.data)
         return Response(role_json(roles.update_role(role=role, changes=changes, by=request.auth)))
 
     @extend_schema(responses={204: None})
@@ -209,4 +246,5 @@ routes = [
     path("orgs/current/roles", RolesView.as_view(), name="roles"),
     path("orgs/current/roles/<uuid:role_id>", RoleView.as_view(), name="role"),
     path("me/ls_user_id", PersonView.as_view(), name="me"),
+    path("audit-logs", AuditLogView.as_view(), name="audit-logs"),
 ]

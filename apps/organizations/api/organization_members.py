@@ -11,19 +11,21 @@ from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.response import Response
 
+from apps.audit.services import is_impersonated
 from apps.core.api import (
     OrganizationAPIView,
     OrganizationRequest,
     PersonAPIView,
     PersonRequest,
+    validate,
 )
 from apps.core.tenancy import get_or_404
 from apps.organizations.api.rendering import invitation_json, member_json
-from apps.organizations.api.request_helpers import paginate, validate_body, validate_list
+from apps.organizations.api.request_helpers import paginate, validate_list
 from apps.organizations.models import Invitation, Membership, User
 from apps.organizations.permissions import Level, OrganizationPermission, PersonPermission
 from apps.organizations.queries import workspace_roles_by_user
-from apps.organizations.services import invitations, members, profile
+from apps.organizations.services import invitations, members
 from apps.organizations.services.roles import find_role
 
 
@@ -51,17 +53,17 @@ class OwnChangesSerializer(serializers.Serializer[Any]):
     full_name = serializers.CharField(max_length=150, allow_blank=True)
 
 
-class MembersBase(OrganizationAPIView):
+class OrganizationMembersBase(OrganizationAPIView):
     required_permission = {
         "GET": OrganizationPermission.PEOPLE_READ,
         "*": OrganizationPermission.PEOPLE_MANAGE,
     }
 
-    def members(self) -> Any:
+    def query_members(self) -> Any:
         rows = Membership.objects.filter(organization_id=self.organization_id)
         return rows.select_related("user", "custom_role").order_by("user__email")
 
-    def pending(self) -> Any:
+    def query_invitations(self) -> Any:
         rows = Invitation.objects.open().filter(organization_id=self.organization_id)
         rows = rows.select_related("organization", "custom_role")
         return rows.prefetch_related("workspaces__workspace", "workspaces__custom_role").order_by(
@@ -76,8 +78,9 @@ class MembersBase(OrganizationAPIView):
         ]
 
     def invitations_json(self, rows: list[Invitation]) -> list[dict[str, Any]]:
-        """Include links only for callers who may create them."""
-        may = self.request.auth.may(OrganizationPermission.PEOPLE_MANAGE)
+        """Include links only for callers who may invite members."""
+        may_invite = self.request.auth.may(OrganizationPermission.PEOPLE_MANAGE)
+        may = may_invite and not is_impersonated()
         return [
             invitation_json(row, invitations.invitation_url(row) if may else None) for row in rows
         ]
@@ -98,26 +101,26 @@ class MembersBase(OrganizationAPIView):
         )
 
 
-class MembersView(MembersBase):
+class OrganizationMembersView(OrganizationMembersBase):
     @extend_schema(responses=dict)
     def get(self, request: OrganizationRequest) -> Response:
-        rows, headers = paginate(request, self.members())
+        rows, headers = paginate(request, self.query_members())
         return Response(
             {
                 "organization_id": self.organization_id,
                 "members": self.members_json(rows),
-                "pending": self.invitations_json(list(self.pending()[:500])),
+                "pending": self.invitations_json(list(self.query_invitations()[:500])),
             },
             headers=headers,
         )
 
     @extend_schema(request=InviteeSerializer, responses=dict)
     def post(self, request: OrganizationRequest) -> Response:
-        invitation = self.invite(validate_body(InviteeSerializer, request.data))
+        invitation = self.invite(validate(InviteeSerializer, request.data))
         return Response(self.invitations_json([invitation])[0])
 
 
-class MembersBatchView(MembersBase):
+class OrganizationMembersBatchView(OrganizationMembersBase):
     @extend_schema(request=InviteeSerializer(many=True), responses=dict)
     def post(self, request: OrganizationRequest) -> Response:
         """Invite all or none."""
@@ -126,40 +129,40 @@ class MembersBatchView(MembersBase):
         return Response(self.invitations_json(created))
 
 
-class ActiveMembersView(MembersBase):
+class OrganizationActiveMembersView(OrganizationMembersBase):
     @extend_schema(responses=dict)
     def get(self, request: OrganizationRequest) -> Response:
-        rows, headers = paginate(request, self.members())
+        rows, headers = paginate(request, self.query_members())
         return Response(self.members_json(rows), headers=headers)
 
 
-class InvitationsView(MembersBase):
+class InvitationsView(OrganizationMembersBase):
     @extend_schema(responses=dict)
     def get(self, request: OrganizationRequest) -> Response:
-        rows, headers = paginate(request, self.pending())
+        rows, headers = paginate(request, self.query_invitations())
         return Response(self.invitations_json(rows), headers=headers)
 
 
-class InvitationView(MembersBase):
+class InvitationView(OrganizationMembersBase):
     @extend_schema(responses={204: None})
     def delete(self, request: OrganizationRequest, invitation_id: UUID) -> Response:
-        invitation = get_or_404(self.pending(), pk=invitation_id)
+        invitation = get_or_404(self.query_invitations(), pk=invitation_id)
         invitations.revoke(invitation=invitation, by=request.auth)
         return Response(status=204)
 
 
-class MemberView(MembersBase):
+class OrganizationMemberView(OrganizationMembersBase):
     @extend_schema(request=MemberChangesSerializer, responses=dict)
     def patch(self, request: OrganizationRequest, membership_id: UUID) -> Response:
-        membership = get_or_404(self.members(), pk=membership_id)
-        body = validate_body(MemberChangesSerializer, request.data)
+        membership = get_or_404(self.query_members(), pk=membership_id)
+        body = validate(MemberChangesSerializer, request.data)
         role = find_role(self.organization_id, Level.ORGANIZATION, body["role_id"])
         changed = members.change_role(membership=membership, role=role, by=request.auth)
         return Response(self.members_json([changed])[0])
 
     @extend_schema(responses={204: None})
     def delete(self, request: OrganizationRequest, membership_id: UUID) -> Response:
-        membership = get_or_404(self.members(), pk=membership_id)
+        membership = get_or_404(self.query_members(), pk=membership_id)
         members.remove_member(membership=membership, by=request.auth)
         return Response(status=204)
 
@@ -170,8 +173,8 @@ class OwnMembershipView(PersonAPIView):
     @extend_schema(request=OwnChangesSerializer, responses=dict)
     def patch(self, request: PersonRequest) -> Response:
         """Change the user's own name."""
-        body = validate_body(OwnChangesSerializer, request.data)
-        user = profile.rename(user_id=request.auth.user_id, name=body["full_name"])
+        body = validate(OwnChangesSerializer, request.data)
+        user = members.update_profile(user_id=request.auth.user_id, name=body["full_name"])
         return Response({"user_id": user.pk, "email": user.email, "full_name": user.name or None})
 
 
@@ -216,13 +219,21 @@ def _own_invitation(request: PersonRequest, invitation_id: UUID) -> tuple[User, 
 
 _MEMBERS = "orgs/current/members"
 routes = [
-    path(_MEMBERS, MembersView.as_view(), name="organization-members"),
-    path(f"{_MEMBERS}/active", ActiveMembersView.as_view(), name="organization-members-active"),
+    path(_MEMBERS, OrganizationMembersView.as_view(), name="organization-members"),
+    path(
+        f"{_MEMBERS}/active",
+        OrganizationActiveMembersView.as_view(),
+        name="organization-members-active",
+    ),
     path(f"{_MEMBERS}/pending", InvitationsView.as_view(), name="organization-invitations"),
-    path(f"{_MEMBERS}/batch", MembersBatchView.as_view(), name="organization-members-batch"),
+    path(
+        f"{_MEMBERS}/batch",
+        OrganizationMembersBatchView.as_view(),
+        name="organization-members-batch",
+    ),
     path(
         f"{_MEMBERS}/basic/batch",
-        MembersBatchView.as_view(),
+        OrganizationMembersBatchView.as_view(),
         name="organization-members-basic-batch",
     ),
     path(
@@ -235,7 +246,11 @@ routes = [
         InvitationView.as_view(),
         name="organization-member-pending",
     ),
-    path(f"{_MEMBERS}/<uuid:membership_id>", MemberView.as_view(), name="organization-member"),
+    path(
+        f"{_MEMBERS}/<uuid:membership_id>",
+        OrganizationMemberView.as_view(),
+        name="organization-member",
+    ),
     path("orgs/members/basic", OwnMembershipView.as_view(), name="my-name"),
 ]
 for _prefix in ("orgs", "workspaces"):

@@ -17,8 +17,8 @@ from apps.organizations.models import (
     Workspace,
     WorkspaceMembership,
 )
-from apps.organizations.permissions import Permission
-from apps.organizations.roles import SystemRole
+from apps.organizations.permissions import Level, Permission
+from apps.organizations.roles import SystemRole, system_role
 
 _WRITES = frozenset({Permission.RUNS_INGEST, Permission.PROJECTS_WRITE, Permission.FEEDBACK_WRITE})
 
@@ -98,6 +98,25 @@ def workspace_member_json(
         "org_role_name": None if organization_role is None else organization_role.display_name,
         "read_only": not set(role.permissions) & _WRITES,
         "access_scope": "workspace",
+        "created_at": membership.created_at,
+    }
+
+
+def workspace_administrator_json(
+    workspace_id: UUID, user: User, membership: Membership
+) -> dict[str, Any]:
+    """A user who has access through the role in the organization, not as a member."""
+    role = system_role(Level.WORKSPACE, "admin")
+    return {
+        "id": membership.pk,
+        "tenant_id": workspace_id,
+        **_person_json(user),
+        "role_id": role.id,
+        "role_name": role.display_name,
+        "org_role_id": membership.held_role.id,
+        "org_role_name": membership.held_role.display_name,
+        "read_only": False,
+        "access_scope": "organization",
         "created_at": membership.created_at,
     }
 

@@ -11,24 +11,17 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.core import errors
+from apps.core.api import validate
 
 M = TypeVar("M", bound=Model)
 MAX_PAGE_SIZE = 500
 
 
-class PageSerializer(serializers.Serializer[Any]):
+class OffsetPageSerializer(serializers.Serializer[Any]):
     """Offset pagination."""
 
     limit = serializers.IntegerField(min_value=1, max_value=MAX_PAGE_SIZE, default=MAX_PAGE_SIZE)
     offset = serializers.IntegerField(min_value=0, max_value=1_000_000, default=0)
-
-
-def validate_body(kind: type[serializers.Serializer[Any]], data: Any) -> dict[str, Any]:
-    """Return the validated body; raises 422."""
-    body = kind(data=data)
-    body.is_valid(raise_exception=True)
-    validated: dict[str, Any] = body.validated_data
-    return validated
 
 
 def validate_list(kind: type[serializers.Serializer[Any]], data: Any) -> list[dict[str, Any]]:
@@ -48,7 +41,7 @@ def query_params(request: Request) -> Mapping[str, str]:
 
 def paginate(request: Request, rows: QuerySet[M]) -> tuple[list[M], dict[str, str]]:
     """Return the requested rows, and the header with the total count."""
-    pagination = validate_body(PageSerializer, query_params(request))
+    pagination = validate(OffsetPageSerializer, query_params(request))
     begin = pagination["offset"]
     return list(rows[begin : begin + pagination["limit"]]), {
         "X-Pagination-Total": str(rows.count())

@@ -11,24 +11,24 @@ from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.response import Response
 
-from apps.core.api import ApiRequest, WorkspaceAPIView
+from apps.core.api import ApiRequest, WorkspaceAPIView, validate
 from apps.core.tenancy import get_or_404
-from apps.organizations import resources
+from apps.organizations import hooks
 from apps.organizations.api.rendering import tag_key_json, tag_value_json, tagging_json
-from apps.organizations.api.request_helpers import paginated_response, query_params, validate_body
+from apps.organizations.api.request_helpers import paginated_response, query_params
 from apps.organizations.models import ResourceType, Tagging, TagKey, TagValue
 from apps.organizations.permissions import Permission
 from apps.organizations.services import tags
 
 
-class KeySerializer(serializers.Serializer[Any]):
+class TagKeySerializer(serializers.Serializer[Any]):
     key = serializers.CharField(max_length=100)
     description = serializers.CharField(
         max_length=500, required=False, allow_blank=True, allow_null=True
     )
 
 
-class ValueSerializer(serializers.Serializer[Any]):
+class TagValueSerializer(serializers.Serializer[Any]):
     value = serializers.CharField(max_length=100)
     description = serializers.CharField(
         max_length=500, required=False, allow_blank=True, allow_null=True
@@ -54,28 +54,28 @@ class ResourcesSerializer(serializers.Serializer[Any]):
 class TagsBase(WorkspaceAPIView):
     required_permission = {"GET": Permission.TAGS_READ, "*": Permission.TAGS_WRITE}
 
-    def key(self, tag_key_id: UUID) -> TagKey:
+    def get_key(self, tag_key_id: UUID) -> TagKey:
         return get_or_404(TagKey.objects.for_workspace(self.workspace_id), pk=tag_key_id)
 
-    def value(self, tag_key_id: UUID, tag_value_id: UUID) -> TagValue:
+    def get_value(self, tag_key_id: UUID, tag_value_id: UUID) -> TagValue:
         rows = TagValue.objects.for_workspace(self.workspace_id).select_related("tag_key")
         return get_or_404(rows, pk=tag_value_id, tag_key_id=tag_key_id)
 
-    def changes(self, kind: type[serializers.Serializer[Any]]) -> dict[str, Any]:
+    def validate_changes(self, kind: type[serializers.Serializer[Any]]) -> dict[str, Any]:
         body = kind(data=self.request.data, partial=True)
         body.is_valid(raise_exception=True)
         return {name: value for name, value in body.validated_data.items() if value is not None}
 
 
-class KeysView(TagsBase):
+class TagKeysView(TagsBase):
     @extend_schema(responses=dict)
     def get(self, request: ApiRequest) -> Response:
         rows = TagKey.objects.for_workspace(self.workspace_id).order_by("key")
         return paginated_response(request, rows, tag_key_json)
 
-    @extend_schema(request=KeySerializer, responses=dict)
+    @extend_schema(request=TagKeySerializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:
-        body = validate_body(KeySerializer, request.data)
+        body = validate(TagKeySerializer, request.data)
         key = tags.create_key(
             workspace_id=self.workspace_id,
             key=body["key"],
@@ -84,54 +84,56 @@ class KeysView(TagsBase):
         return Response(tag_key_json(key))
 
 
-class KeyView(TagsBase):
+class TagKeyView(TagsBase):
     @extend_schema(responses=dict)
     def get(self, request: ApiRequest, tag_key_id: UUID) -> Response:
-        return Response(tag_key_json(self.key(tag_key_id)))
+        return Response(tag_key_json(self.get_key(tag_key_id)))
 
-    @extend_schema(request=KeySerializer, responses=dict)
+    @extend_schema(request=TagKeySerializer, responses=dict)
     def patch(self, request: ApiRequest, tag_key_id: UUID) -> Response:
-        row = self.key(tag_key_id)
-        return Response(tag_key_json(tags.update_key(row=row, changes=self.changes(KeySerializer))))
+        row = self.get_key(tag_key_id)
+        return Response(
+            tag_key_json(tags.update_key(row=row, changes=self.validate_changes(TagKeySerializer)))
+        )
 
     @extend_schema(responses={204: None})
     def delete(self, request: ApiRequest, tag_key_id: UUID) -> Response:
-        tags.delete_key(row=self.key(tag_key_id))
+        tags.delete_key(row=self.get_key(tag_key_id))
         return Response(status=204)
 
 
-class ValuesView(TagsBase):
+class TagValuesView(TagsBase):
     @extend_schema(responses=dict)
     def get(self, request: ApiRequest, tag_key_id: UUID) -> Response:
         rows = TagValue.objects.for_workspace(self.workspace_id)
         return paginated_response(
-            request, rows.filter(tag_key=self.key(tag_key_id)).order_by("value"), tag_value_json
+            request, rows.filter(tag_key=self.get_key(tag_key_id)).order_by("value"), tag_value_json
         )
 
-    @extend_schema(request=ValueSerializer, responses=dict)
+    @extend_schema(request=TagValueSerializer, responses=dict)
     def post(self, request: ApiRequest, tag_key_id: UUID) -> Response:
-        key = self.key(tag_key_id)
-        body = validate_body(ValueSerializer, request.data)
+        key = self.get_key(tag_key_id)
+        body = validate(TagValueSerializer, request.data)
         value = tags.create_value(
             key=key, value=body["value"], description=body.get("description") or ""
         )
         return Response(tag_value_json(value))
 
 
-class ValueView(TagsBase):
+class TagValueView(TagsBase):
     @extend_schema(responses=dict)
     def get(self, request: ApiRequest, tag_key_id: UUID, tag_value_id: UUID) -> Response:
-        return Response(tag_value_json(self.value(tag_key_id, tag_value_id)))
+        return Response(tag_value_json(self.get_value(tag_key_id, tag_value_id)))
 
-    @extend_schema(request=ValueSerializer, responses=dict)
+    @extend_schema(request=TagValueSerializer, responses=dict)
     def patch(self, request: ApiRequest, tag_key_id: UUID, tag_value_id: UUID) -> Response:
-        row = self.value(tag_key_id, tag_value_id)
-        changed = tags.update_value(row=row, changes=self.changes(ValueSerializer))
+        row = self.get_value(tag_key_id, tag_value_id)
+        changed = tags.update_value(row=row, changes=self.validate_changes(TagValueSerializer))
         return Response(tag_value_json(changed))
 
     @extend_schema(responses={204: None})
     def delete(self, request: ApiRequest, tag_key_id: UUID, tag_value_id: UUID) -> Response:
-        tags.delete_value(row=self.value(tag_key_id, tag_value_id))
+        tags.delete_value(row=self.get_value(tag_key_id, tag_value_id))
         return Response(status=204)
 
 
@@ -147,7 +149,7 @@ class TaggingsView(TagsBase):
 
     @extend_schema(request=TaggingSerializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:
-        body = validate_body(TaggingSerializer, request.data)
+        body = validate(TaggingSerializer, request.data)
         rows = TagValue.objects.for_workspace(self.workspace_id)
         tagging = tags.tag(
             value=get_or_404(rows, pk=body["tag_value_id"]),
@@ -180,11 +182,11 @@ class ResourceTagsView(TagsBase):
     @extend_schema(parameters=[ResourceSerializer], responses=dict)
     def get(self, request: ApiRequest) -> Response:
         """List the tags of a resource."""
-        query = validate_body(ResourceSerializer, query_params(request))
-        return Response(self.on(query["resource_type"], [query["resource_id"]]))
+        query = validate(ResourceSerializer, query_params(request))
+        return Response(self.tags_json(query["resource_type"], [query["resource_id"]]))
 
-    def on(self, resource_type: str, resource_ids: list[UUID]) -> list[dict[str, Any]]:
-        names = resources.names(resource_type, self.workspace_id, resource_ids)
+    def tags_json(self, resource_type: str, resource_ids: list[UUID]) -> list[dict[str, Any]]:
+        names = hooks.resource_names(resource_type, self.workspace_id, resource_ids)
         return [
             tag_key_json(tagging.tag_value.tag_key)
             | {
@@ -205,23 +207,23 @@ class ResourcesTagsView(ResourceTagsView):
     @extend_schema(request=ResourcesSerializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:
         """List the tags of many resources of one type, by resource id."""
-        body = validate_body(ResourcesSerializer, request.data)
+        body = validate(ResourcesSerializer, request.data)
         tags_by_id: dict[str, list[dict[str, Any]]] = {str(pk): [] for pk in body["resource_ids"]}
-        for tag in self.on(body["resource_type"], body["resource_ids"]):
+        for tag in self.tags_json(body["resource_type"], body["resource_ids"]):
             tags_by_id[str(tag["resource_id"])].append(tag)
         return Response(tags_by_id)
 
 
-_HERE = "workspaces/current"
-_KEY = f"{_HERE}/tag-keys/<uuid:tag_key_id>"
+_WORKSPACE = "workspaces/current"
+_KEY = f"{_WORKSPACE}/tag-keys/<uuid:tag_key_id>"
 routes = [
-    path(f"{_HERE}/tag-keys", KeysView.as_view(), name="tag-keys"),
-    path(_KEY, KeyView.as_view(), name="tag-key"),
-    path(f"{_KEY}/tag-values", ValuesView.as_view(), name="tag-values"),
-    path(f"{_KEY}/tag-values/<uuid:tag_value_id>", ValueView.as_view(), name="tag-value"),
-    path(f"{_HERE}/taggings", TaggingsView.as_view(), name="taggings"),
-    path(f"{_HERE}/taggings/<uuid:tagging_id>", TaggingView.as_view(), name="tagging"),
-    path(f"{_HERE}/tags", TagsView.as_view(), name="tags"),
-    path(f"{_HERE}/tags/resource", ResourceTagsView.as_view(), name="resource-tags"),
-    path(f"{_HERE}/tags/resources", ResourcesTagsView.as_view(), name="resources-tags"),
+    path(f"{_WORKSPACE}/tag-keys", TagKeysView.as_view(), name="tag-keys"),
+    path(_KEY, TagKeyView.as_view(), name="tag-key"),
+    path(f"{_KEY}/tag-values", TagValuesView.as_view(), name="tag-values"),
+    path(f"{_KEY}/tag-values/<uuid:tag_value_id>", TagValueView.as_view(), name="tag-value"),
+    path(f"{_WORKSPACE}/taggings", TaggingsView.as_view(), name="taggings"),
+    path(f"{_WORKSPACE}/taggings/<uuid:tagging_id>", TaggingView.as_view(), name="tagging"),
+    path(f"{_WORKSPACE}/tags", TagsView.as_view(), name="tags"),
+    path(f"{_WORKSPACE}/tags/resource", ResourceTagsView.as_view(), name="resource-tags"),
+    path(f"{_WORKSPACE}/tags/resources", ResourcesTagsView.as_view(), name="resources-tags"),
 ]

@@ -1,10 +1,8 @@
 """Routes of the platform API; each module lists its own."""
 
 from apps.organizations.api import (
-    audit_log,
     organization,
     organization_members,
-    secrets,
     tags,
     workspace_members,
     workspaces,
@@ -14,9 +12,7 @@ from apps.organizations.api import (
 urlpatterns = [
     *workspace_members.routes,
     *organization_members.routes,
-    *secrets.routes,
     *tags.routes,
     *organization.routes,
     *workspaces.routes,
-    *audit_log.routes,
 ]

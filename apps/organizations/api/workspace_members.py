@@ -6,22 +6,27 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import Q, QuerySet
 from django.urls import path
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.response import Response
 
 from apps.core import errors
-from apps.core.api import ApiRequest, WorkspaceAPIView
+from apps.core.api import ApiRequest, WorkspaceAPIView, validate
 from apps.core.callers import OrganizationCaller
 from apps.core.tenancy import get_or_404
-from apps.organizations.api.rendering import invitation_json, workspace_member_json
-from apps.organizations.api.request_helpers import paginate, validate_body, validate_list
+from apps.organizations.api.rendering import (
+    invitation_json,
+    workspace_administrator_json,
+    workspace_member_json,
+)
+from apps.organizations.api.request_helpers import paginate, validate_list
 from apps.organizations.models import Invitation, User, Workspace, WorkspaceMembership
 from apps.organizations.permissions import Level, OrganizationPermission, Permission
-from apps.organizations.queries import memberships_by_user
+from apps.organizations.queries import memberships_by_user, query_workspace_administrators
 from apps.organizations.roles import system_role
-from apps.organizations.services import invitations, organization_caller_for, workspace_members
+from apps.organizations.services import invitations, members, organization_caller_for
 from apps.organizations.services.roles import AnyRole, find_role
 
 
@@ -48,14 +53,32 @@ class RoleChangeSerializer(serializers.Serializer[Any]):
     read_only = serializers.BooleanField(required=False, allow_null=True)  # type: ignore[assignment]
 
 
-class MembersBase(WorkspaceAPIView):
+class WorkspaceMembersBase(WorkspaceAPIView):
     required_permission = {"GET": Permission.MEMBERS_READ, "*": Permission.MEMBERS_MANAGE}
 
-    def members(self) -> Any:
+    def query_members(self) -> Any:
         rows = WorkspaceMembership.objects.filter(workspace_id=self.workspace_id)
         return rows.select_related("user", "custom_role").order_by("user__email")
 
-    def pending(self) -> Any:
+    def query_users(self) -> QuerySet[User]:
+        """The users with access: members, and those who administer every workspace."""
+        administrators = query_workspace_administrators(self.request.auth.organization_id)
+        return User.objects.filter(
+            Q(pk__in=self.query_members().values("user_id"))
+            | Q(pk__in=administrators.values("user_id"))
+        ).order_by("email")
+
+    def users_json(self, users: list[User]) -> list[dict[str, Any]]:
+        members = {row.user_id: row for row in self.query_members().filter(user__in=users)}
+        memberships = memberships_by_user(self.request.auth.organization_id, users)
+        return [
+            workspace_member_json(members[user.pk], memberships.get(user.pk))
+            if user.pk in members
+            else workspace_administrator_json(self.workspace_id, user, memberships[user.pk])
+            for user in users
+        ]
+
+    def query_invitations(self) -> Any:
         rows = Invitation.objects.open().to_workspace(self.workspace_id)
         rows = rows.select_related("organization", "custom_role")
         return rows.prefetch_related("workspaces__workspace", "workspaces__custom_role").order_by(
@@ -68,22 +91,22 @@ class MembersBase(WorkspaceAPIView):
         )
         return [workspace_member_json(row, memberships.get(row.user_id)) for row in rows]
 
-    def role(self, body: dict[str, Any]) -> AnyRole:
+    def requested_role(self, body: dict[str, Any]) -> AnyRole:
         role_id = body.get("workspace_role_id") or body.get("role_id")
         if role_id is not None:
             return find_role(self.request.auth.organization_id, Level.WORKSPACE, role_id)
         return system_role(Level.WORKSPACE, "viewer" if body.get("read_only") else "editor")
 
 
-class MembersView(MembersBase):
+class WorkspaceMembersView(WorkspaceMembersBase):
     @extend_schema(responses=dict)
     def get(self, request: ApiRequest) -> Response:
-        rows, headers = paginate(request, self.members())
+        users, headers = paginate(request, self.query_users())
         return Response(
             {
                 "tenant_id": self.workspace_id,
-                "members": self.members_json(rows),
-                "pending": [invitation_json(row) for row in self.pending()[:500]],
+                "members": self.users_json(users),
+                "pending": [invitation_json(row) for row in self.query_invitations()[:500]],
             },
             headers=headers,
         )
@@ -91,10 +114,10 @@ class MembersView(MembersBase):
     @extend_schema(request=NewMemberSerializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:
         """Add an organization member; invite an unknown address to organization and workspace."""
-        return Response(self.add(validate_body(NewMemberSerializer, request.data)))
+        return Response(self.add(validate(NewMemberSerializer, request.data)))
 
     def add(self, body: dict[str, Any]) -> dict[str, Any]:
-        caller, role = self.request.auth, self.role(body)
+        caller, role = self.request.auth, self.requested_role(body)
         users = User.objects.filter(memberships__organization_id=caller.organization_id)
         user = (
             get_or_404(users, pk=body["user_id"])
@@ -104,9 +127,7 @@ class MembersView(MembersBase):
         if user is None:
             return self._invite(body, role)
         workspace = Workspace.objects.get(pk=self.workspace_id)
-        membership = workspace_members.add_to_workspace(
-            workspace=workspace, user=user, role=role, by=caller
-        )
+        membership = members.add_to_workspace(workspace=workspace, user=user, role=role, by=caller)
         return self.members_json([membership])[0]
 
     def _invite(self, body: dict[str, Any], role: AnyRole) -> dict[str, Any]:
@@ -141,21 +162,21 @@ def inviter(request: ApiRequest) -> OrganizationCaller:
     return organization_caller
 
 
-class ActiveMembersView(MembersBase):
+class WorkspaceActiveMembersView(WorkspaceMembersBase):
     @extend_schema(responses=dict)
     def get(self, request: ApiRequest) -> Response:
-        rows, headers = paginate(request, self.members())
-        return Response(self.members_json(rows), headers=headers)
+        users, headers = paginate(request, self.query_users())
+        return Response(self.users_json(users), headers=headers)
 
 
-class PendingMembersView(MembersBase):
+class PendingMembersView(WorkspaceMembersBase):
     @extend_schema(responses=dict)
     def get(self, request: ApiRequest) -> Response:
-        rows, headers = paginate(request, self.pending())
+        rows, headers = paginate(request, self.query_invitations())
         return Response([invitation_json(row) for row in rows], headers=headers)
 
 
-class MembersBatchView(MembersView):
+class WorkspaceMembersBatchView(WorkspaceMembersView):
     http_method_names = ["post", "options"]
 
     @extend_schema(request=NewMemberSerializer(many=True), responses=dict)
@@ -166,28 +187,38 @@ class MembersBatchView(MembersView):
         return Response(added)
 
 
-class MemberView(MembersBase):
+class WorkspaceMemberView(WorkspaceMembersBase):
+    def get_member(self, identity_id: UUID) -> WorkspaceMembership:
+        """Return the member. Raises `NotFound`, and `Conflict` for an administrator of all."""
+        administrators = query_workspace_administrators(self.request.auth.organization_id)
+        if administrators.filter(pk=identity_id).exists():
+            raise errors.Conflict(
+                "This user administers every workspace: change the role in the organization."
+            )
+        member: WorkspaceMembership = get_or_404(self.query_members(), pk=identity_id)
+        return member
+
     @extend_schema(request=RoleChangeSerializer, responses=dict)
     def patch(self, request: ApiRequest, identity_id: UUID) -> Response:
-        membership = get_or_404(self.members(), pk=identity_id)
-        body = validate_body(RoleChangeSerializer, request.data)
-        changed = workspace_members.change_workspace_role(
-            membership=membership, role=self.role(body), by=request.auth
+        membership = self.get_member(identity_id)
+        body = validate(RoleChangeSerializer, request.data)
+        changed = members.change_workspace_role(
+            membership=membership, role=self.requested_role(body), by=request.auth
         )
         return Response(self.members_json([changed])[0])
 
     @extend_schema(responses={204: None})
     def delete(self, request: ApiRequest, identity_id: UUID) -> Response:
-        membership = get_or_404(self.members(), pk=identity_id)
-        workspace_members.remove_from_workspace(membership=membership, by=request.auth)
+        membership = self.get_member(identity_id)
+        members.remove_from_workspace(membership=membership, by=request.auth)
         return Response(status=204)
 
 
-class PendingMemberView(MembersBase):
+class PendingMemberView(WorkspaceMembersBase):
     @extend_schema(responses={204: None})
     def delete(self, request: ApiRequest, identity_id: UUID) -> Response:
         """Revoke an invitation that includes no other workspace."""
-        invitation = get_or_404(self.pending(), pk=identity_id)
+        invitation = get_or_404(self.query_invitations(), pk=identity_id)
         if invitation.workspaces.exclude(workspace_id=self.workspace_id).exists():
             raise errors.Forbidden(
                 "The invitation includes other workspaces. Revoke it in the organization."
@@ -198,11 +229,13 @@ class PendingMemberView(MembersBase):
 
 _MEMBERS = "workspaces/current/members"
 routes = [
-    path(_MEMBERS, MembersView.as_view(), name="workspace-members"),
-    path(f"{_MEMBERS}/active", ActiveMembersView.as_view(), name="workspace-members-active"),
+    path(_MEMBERS, WorkspaceMembersView.as_view(), name="workspace-members"),
+    path(
+        f"{_MEMBERS}/active", WorkspaceActiveMembersView.as_view(), name="workspace-members-active"
+    ),
     path(f"{_MEMBERS}/pending", PendingMembersView.as_view(), name="workspace-members-pending"),
-    path(f"{_MEMBERS}/batch", MembersBatchView.as_view(), name="workspace-members-batch"),
-    path(f"{_MEMBERS}/<uuid:identity_id>", MemberView.as_view(), name="workspace-member"),
+    path(f"{_MEMBERS}/batch", WorkspaceMembersBatchView.as_view(), name="workspace-members-batch"),
+    path(f"{_MEMBERS}/<uuid:identity_id>", WorkspaceMemberView.as_view(), name="workspace-member"),
     path(
         f"{_MEMBERS}/<uuid:identity_id>/pending",
         PendingMemberView.as_view(),

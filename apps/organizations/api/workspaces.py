@@ -15,15 +15,44 @@ from apps.core.api import (
     OrganizationAPIView,
     OrganizationRequest,
     WorkspaceAPIView,
+    validate,
 )
-from apps.organizations import resources
+from apps.organizations import hooks
 from apps.organizations.api.rendering import workspace_json
-from apps.organizations.api.request_helpers import query_params, validate_body
-from apps.organizations.models import ResourceType, Workspace
+from apps.organizations.api.request_helpers import query_params, validate_list
+from apps.organizations.models import ResourceType, Workspace, WorkspaceSecret
 from apps.organizations.permissions import OrganizationPermission, Permission
 from apps.organizations.queries import accessible_workspaces
 from apps.organizations.services import workspaces
 from apps.organizations.services.tags import MAX_TAGS_PER_REQUEST, filter_by_tags
+
+
+class WorkspaceSecretSerializer(serializers.Serializer[Any]):
+    key = serializers.RegexField(r"\A[A-Za-z_][A-Za-z0-9_.-]*\Z", max_length=200)
+    value = serializers.CharField(
+        max_length=workspaces.MAX_SECRET_LENGTH, allow_null=True, trim_whitespace=False
+    )
+
+
+class SecretsView(WorkspaceAPIView):
+    required_permission = {"GET": Permission.SECRETS_READ, "*": Permission.SECRETS_WRITE}
+
+    @extend_schema(responses=dict)
+    def get(self, request: ApiRequest) -> Response:
+        rows = WorkspaceSecret.objects.for_workspace(self.workspace_id).order_by("key")
+        return Response([{"key": key} for key in rows.values_list("key", flat=True)])
+
+    @extend_schema(request=WorkspaceSecretSerializer(many=True), responses=dict)
+    def post(self, request: ApiRequest) -> Response:
+        """Set the secrets in one transaction; null deletes."""
+        items = validate_list(WorkspaceSecretSerializer, request.data)
+        workspaces.set_secrets(
+            workspace_id=self.workspace_id,
+            values={item["key"]: item["value"] for item in items},
+            user_id=request.auth.user_id,
+        )
+        return Response({})
+
 
 # Field names of the counts in the API.
 _COUNTS = {
@@ -60,7 +89,7 @@ class ListSerializer(serializers.Serializer[Any]):
     include_deleted = serializers.BooleanField(default=False)
 
 
-class StatsSerializer(serializers.Serializer[Any]):
+class WorkspaceStatsSerializer(serializers.Serializer[Any]):
     tag_value_id = serializers.ListField(
         child=serializers.UUIDField(), default=list, max_length=MAX_TAGS_PER_REQUEST
     )
@@ -75,8 +104,8 @@ class WorkspacesView(OrganizationAPIView):
     @extend_schema(parameters=[ListSerializer], responses=dict)
     def get(self, request: OrganizationRequest) -> Response:
         """List the workspaces that the caller may enter, by name."""
-        params = validate_body(ListSerializer, query_params(request))
-        rows = accessible_workspaces(request.auth, deleted_too=params["include_deleted"])
+        params = validate(ListSerializer, query_params(request))
+        rows = accessible_workspaces(request.auth, include_deleted=params["include_deleted"])
         return Response(
             [
                 workspace_json(row.workspace, role=row.role, permissions=row.permissions)
@@ -86,7 +115,7 @@ class WorkspacesView(OrganizationAPIView):
 
     @extend_schema(request=NewWorkspaceSerializer, responses=dict)
     def post(self, request: OrganizationRequest) -> Response:
-        body = validate_body(NewWorkspaceSerializer, request.data)
+        body = validate(NewWorkspaceSerializer, request.data)
         workspace = workspaces.create_workspace(
             organization_id=self.organization_id,
             name=body["display_name"],
@@ -111,7 +140,7 @@ class WorkspaceView(WorkspaceAPIView):
 
     @extend_schema(request=WorkspaceChangesSerializer, responses=dict)
     def patch(self, request: ApiRequest, workspace_id: UUID) -> Response:
-        body = validate_body(WorkspaceChangesSerializer, request.data)
+        body = validate(WorkspaceChangesSerializer, request.data)
         names = {"display_name": "name", "tenant_handle": "handle"}
         changed = workspaces.update_workspace(
             workspace=Workspace.objects.get(pk=workspace_id),
@@ -129,14 +158,14 @@ class WorkspaceView(WorkspaceAPIView):
         return workspace_json(workspace, permissions=self.request.auth.permissions)
 
 
-class StatsView(WorkspaceAPIView):
+class WorkspaceStatsView(WorkspaceAPIView):
     required_permission = Permission.WORKSPACE_READ
 
-    @extend_schema(parameters=[StatsSerializer], responses=dict)
+    @extend_schema(parameters=[WorkspaceStatsSerializer], responses=dict)
     def get(self, request: ApiRequest) -> Response:
         """Count the resources of each type, optionally those with all the tag values."""
-        tags = validate_body(
-            StatsSerializer, {"tag_value_id": request.query_params.getlist("tag_value_id")}
+        tags = validate(
+            WorkspaceStatsSerializer, {"tag_value_id": request.query_params.getlist("tag_value_id")}
         )["tag_value_id"]
         return Response(
             {
@@ -146,7 +175,7 @@ class StatsView(WorkspaceAPIView):
         )
 
     def _count(self, kind: ResourceType, tags: list[UUID]) -> int:
-        rows = resources.rows(kind, self.workspace_id)
+        rows = hooks.resource_rows(kind, self.workspace_id)
         if rows is None:
             return 0
         return filter_by_tags(rows, self.workspace_id, tags, [kind]).count()
@@ -167,7 +196,7 @@ class HandleView(WorkspaceAPIView):
 
     @extend_schema(request=HandleSerializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:
-        body = validate_body(HandleSerializer, request.data)
+        body = validate(HandleSerializer, request.data)
         changed = workspaces.update_workspace(
             workspace=Workspace.objects.get(pk=self.workspace_id),
             changes={"handle": body["tenant_handle"]},
@@ -185,7 +214,8 @@ def settings_json(workspace: Workspace) -> dict[str, Any]:
 
 
 routes = [
-    path("workspaces/current/stats", StatsView.as_view(), name="workspace-stats"),
+    path("workspaces/current/secrets", SecretsView.as_view(), name="workspace-secrets"),
+    path("workspaces/current/stats", WorkspaceStatsView.as_view(), name="workspace-stats"),
     path("workspaces", WorkspacesView.as_view(), name="workspaces"),
     path("tenants", WorkspacesView.as_view(), name="tenants"),
     path("workspaces/<uuid:workspace_id>", WorkspaceView.as_view(), name="workspace"),

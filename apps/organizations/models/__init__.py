@@ -10,10 +10,11 @@ from apps.organizations.models.roles import (
     role_fields,
 )
 from apps.organizations.models.tags import ResourceType, Tagging, TagKey, TagValue
-from apps.organizations.models.users import User, UserManager
 from apps.organizations.models.workspaces import (
     Organization,
     OrganizationSequence,
+    User,
+    UserManager,
     Workspace,
     WorkspaceSecret,
 )

@@ -7,9 +7,8 @@ from django.db.models import Q
 from django.utils import timezone
 
 from apps.core.ids import uuid7
-from apps.organizations.models.roles import RoleMixin, one_role
-from apps.organizations.models.users import User
-from apps.organizations.models.workspaces import Organization, Workspace
+from apps.organizations.models.roles import RoleMixin, role_constraint
+from apps.organizations.models.workspaces import Organization, User, Workspace
 from apps.organizations.permissions import Level
 from apps.organizations.querysets import InvitationQuerySet
 
@@ -43,7 +42,7 @@ class Invitation(RoleMixin):
 
     class Meta:
         constraints = [
-            one_role("invitation_one_role"),
+            role_constraint("invitation_one_role"),
             # A second invitation to the same address replaces the first.
             models.UniqueConstraint(
                 fields=["organization", "email"],
@@ -79,7 +78,7 @@ class InvitationWorkspace(RoleMixin):
             models.UniqueConstraint(
                 fields=["invitation", "workspace"], name="invitation_workspace_once"
             ),
-            one_role("invitation_workspace_one_role"),
+            role_constraint("invitation_workspace_one_role"),
         ]
 
     def __str__(self) -> str:

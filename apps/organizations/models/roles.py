@@ -10,8 +10,7 @@ from django.db import models
 from django.db.models import Q
 
 from apps.core.ids import uuid7
-from apps.organizations.models.users import User
-from apps.organizations.models.workspaces import Organization, Workspace
+from apps.organizations.models.workspaces import Organization, User, Workspace
 from apps.organizations.permissions import Level
 from apps.organizations.roles import SystemRole, system_role
 
@@ -44,7 +43,7 @@ class Role(models.Model):
         return self.display_name
 
 
-def one_role(name: str) -> models.CheckConstraint:
+def role_constraint(name: str) -> models.CheckConstraint:
     """Require either a system role's name or a custom role."""
     return models.CheckConstraint(
         condition=Q(role="", custom_role__isnull=False) | (~Q(role="") & Q(custom_role=None)),
@@ -98,7 +97,7 @@ class Membership(RoleMixin):
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["organization", "user"], name="membership_once"),
-            one_role("membership_one_role"),
+            role_constraint("membership_one_role"),
         ]
 
     def __str__(self) -> str:
@@ -117,7 +116,7 @@ class WorkspaceMembership(RoleMixin):
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["workspace", "user"], name="workspace_membership_once"),
-            one_role("workspace_membership_one_role"),
+            role_constraint("workspace_membership_one_role"),
         ]
 
     def __str__(self) -> str:

@@ -60,7 +60,7 @@ class TagValue(WorkspaceOwned):
 
 
 class Tagging(WorkspaceOwned):
-    """A value assigned to a resource. The id is no foreign key: resources are in other apps."""
+    """A value assigned to a resource of any app, so its id is not a foreign key."""
 
     tag_value = models.ForeignKey(TagValue, models.CASCADE, related_name="taggings")
     resource_type = models.CharField(max_length=20, choices=ResourceType)

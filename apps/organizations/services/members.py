@@ -1,11 +1,13 @@
-"""Members of an organization: add, change role, remove, leave, transfer ownership.
+"""Members of an organization and its workspaces: add, change role, remove, transfer ownership.
 
-Role changes lock the organization's row, so that of two owners who leave at once one remains. A
-PostgreSQL trigger checks the same at the end of each transaction.
+Changes of organization roles lock the organization's row, so that two owners cannot
+leave at the same time. A PostgreSQL trigger also requires an owner at the end of each transaction.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
@@ -13,7 +15,7 @@ from django.db import IntegrityError, transaction
 from apps.audit.actions import Action
 from apps.audit.services import Target, record
 from apps.core import errors as core_errors
-from apps.core.callers import OrganizationCaller
+from apps.core.callers import Caller, OrganizationCaller
 from apps.organizations import hooks
 from apps.organizations.errors import AlreadyMember, LastOwner
 from apps.organizations.models import (
@@ -21,33 +23,12 @@ from apps.organizations.models import (
     Membership,
     Organization,
     User,
+    Workspace,
     WorkspaceMembership,
 )
 from apps.organizations.services.roles import AnyRole, check_grant
 
 OWNER = "owner"
-
-
-@transaction.atomic
-def add_member(
-    *, organization_id: UUID, user: User, role: AnyRole, by: OrganizationCaller | None = None
-) -> Membership:
-    """Add a user. Raises `AlreadyMember` for a member."""
-    check_grant(by, role)
-    membership = Membership(organization_id=organization_id, user=user)
-    membership.hold(role)
-    try:
-        with transaction.atomic():
-            membership.save(force_insert=True)
-    except IntegrityError:
-        raise AlreadyMember from None
-    record(
-        Action.MEMBER_ADDED,
-        audit_target(membership),
-        after={"email": user.email, "role": role.display_name},
-        organization_id=organization_id,
-    )
-    return membership
 
 
 @transaction.atomic
@@ -99,13 +80,13 @@ def transfer_ownership(*, organization_id: UUID, owner: User, to: Membership) ->
         raise core_errors.NotFound
     new_owner = _lock_membership(to)
     memberships = Membership.objects.filter(organization_id=organization_id, role=OWNER)
-    own = memberships.filter(user=owner).first()
-    if own is None:
+    owner_membership = memberships.filter(user=owner).first()
+    if owner_membership is None:
         raise core_errors.Forbidden("Only an owner can transfer ownership of the organization.")
-    if own.pk == new_owner.pk:
+    if owner_membership.pk == new_owner.pk:
         raise core_errors.Conflict("You are already the owner.")
     memberships.model.objects.filter(pk=new_owner.pk).update(role=OWNER, custom_role=None)
-    memberships.filter(pk=own.pk).update(role="admin")
+    memberships.filter(pk=owner_membership.pk).update(role="admin")
     organization = new_owner.organization
     record(
         Action.OWNERSHIP_TRANSFERRED,
@@ -153,3 +134,116 @@ def _remove(membership: Membership, action: Action) -> None:
 
 def audit_target(membership: Membership) -> Target:
     return Target("member", membership.pk, membership.user.email)
+
+
+@transaction.atomic
+def add_to_workspace(
+    *, workspace: Workspace, user: User, role: AnyRole, by: Caller | None = None
+) -> WorkspaceMembership:
+    """Add an organization member to the workspace. Raises `NotFound` for other users."""
+    check_grant(by, role)
+    memberships = Membership.objects.filter(organization_id=workspace.organization_id, user=user)
+    # Lock the membership until the insert, so that it is not removed in between.
+    if not memberships.select_for_update(no_key=True).exists():
+        raise core_errors.NotFound("Not an organization member. Invite them first.")
+    membership = WorkspaceMembership(workspace=workspace, user=user)
+    membership.hold(role)
+    try:
+        with transaction.atomic():
+            membership.save(force_insert=True)
+    except IntegrityError:
+        raise AlreadyMember from None
+    _record_in_workspace(Action.MEMBER_ADDED, membership, after=_audit_values(membership))
+    return membership
+
+
+@transaction.atomic
+def change_workspace_role(
+    *, membership: WorkspaceMembership, role: AnyRole, by: Caller | None = None
+) -> WorkspaceMembership:
+    row = _lock_workspace_membership(membership)
+    check_grant(by, row.held_role, role)
+    before = _audit_values(row)
+    row.hold(role)
+    row.save(update_fields=ROLE_FIELDS)
+    if (after := _audit_values(row)) != before:
+        _record_in_workspace(Action.MEMBER_ROLE_CHANGED, row, before=before, after=after)
+    return row
+
+
+@transaction.atomic
+def remove_from_workspace(*, membership: WorkspaceMembership, by: Caller | None = None) -> None:
+    """Remove a member, or let them leave."""
+    row = _lock_workspace_membership(membership)
+    is_own = by is not None and by.user_id == row.user_id
+    if not is_own:
+        check_grant(by, row.held_role)
+    _record_in_workspace(
+        Action.MEMBER_LEFT if is_own else Action.MEMBER_REMOVED, row, before=_audit_values(row)
+    )
+    row.delete()
+
+
+def _lock_workspace_membership(membership: WorkspaceMembership) -> WorkspaceMembership:
+    rows = WorkspaceMembership.objects.select_for_update(no_key=True, of=("self",))
+    rows = rows.select_related("user", "custom_role", "workspace")
+    row = rows.filter(pk=membership.pk).first()
+    if row is None:
+        raise core_errors.NotFound
+    return row
+
+
+def _audit_values(membership: WorkspaceMembership) -> dict[str, object]:
+    return {
+        "email": membership.user.email,
+        "workspace_role": membership.held_role.display_name,
+    }
+
+
+def _record_in_workspace(
+    action: Action,
+    membership: WorkspaceMembership,
+    *,
+    before: dict[str, object] | None = None,
+    after: dict[str, object] | None = None,
+) -> None:
+    record(
+        action,
+        Target("member", membership.pk, membership.user.email),
+        before=before,
+        after=after,
+        organization_id=membership.workspace.organization_id,
+        workspace_id=membership.workspace_id,
+    )
+
+
+def record_user_action(
+    action: Action,
+    user: User,
+    *,
+    before: Mapping[str, Any] | None = None,
+    after: Mapping[str, Any] | None = None,
+) -> None:
+    """Record an action on the user in the log of each of their organizations.
+
+    For a user without an organization it records one entry without an organization.
+    """
+    rows = Membership.objects.filter(user=user).order_by("organization_id")
+    organization_ids: list[UUID | None] = [*rows.values_list("organization_id", flat=True)]
+    target = Target("user", user.pk, user.email)
+    for organization_id in organization_ids or [None]:
+        record(action, target, organization_id=organization_id, before=before, after=after)
+
+
+@transaction.atomic
+def update_profile(*, user_id: UUID, **fields: str) -> User:
+    """Change the user's `name` or `time_zone`."""
+    user = User.objects.select_for_update(no_key=True).get(pk=user_id)
+    before = {name: getattr(user, name) for name in fields if getattr(user, name) != fields[name]}
+    if before:
+        after = {name: fields[name] for name in before}
+        for name, value in after.items():
+            setattr(user, name, value)
+        user.save(update_fields=list(after))
+        record_user_action(Action.USER_UPDATED, user, before=before, after=after)
+    return user

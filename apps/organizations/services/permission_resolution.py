@@ -6,7 +6,7 @@ from collections.abc import Collection
 from uuid import UUID
 
 from apps.core.callers import Caller, OrganizationCaller
-from apps.organizations.models import Membership, User, WorkspaceMembership
+from apps.organizations.models import Membership, User, Workspace, WorkspaceMembership
 from apps.organizations.permissions import Level, OrganizationPermission, Permission
 from apps.organizations.roles import system_role
 
@@ -29,7 +29,9 @@ def caller_for(*, user: User, workspace_id: UUID) -> Caller | None:
     permissions: frozenset[str] | None = _ALL
     if not _administers(role, custom):
         rows = WorkspaceMembership.objects.filter(workspace_id=workspace_id, user=user)
-        permissions = _in_workspace(rows.values_list("role", "custom_role__permissions").first())
+        permissions = _workspace_permissions(
+            rows.values_list("role", "custom_role__permissions").first()
+        )
     if permissions is None:
         return None
     return Caller(organization_id, workspace_id, permissions, user_id=user.pk)
@@ -65,7 +67,7 @@ def callers_for(pairs: Collection[tuple[UUID, UUID]]) -> dict[tuple[UUID, UUID],
     for user, workspace, organization, role, custom in organization_roles:
         pair = user, workspace
         administers = _administers(role, custom)
-        permissions = _ALL if administers else _in_workspace(workspace_roles.get(pair))
+        permissions = _ALL if administers else _workspace_permissions(workspace_roles.get(pair))
         if pair in pairs and permissions is not None:
             callers[pair] = Caller(organization, workspace, permissions, user_id=user)
     return callers
@@ -97,13 +99,33 @@ def permissions_in(by: OrganizationCaller, workspace_id: UUID) -> frozenset[str]
     return limit & caller.permissions if caller is not None else frozenset()
 
 
+def permissions_in_each(by: OrganizationCaller) -> frozenset[str]:
+    """Return the permissions that the caller has in each workspace of the organization.
+
+    Members may hold a custom workspace role in any of them.
+    """
+    limit = _ALL if by.key_permissions is None else by.key_permissions
+    if by.may(OrganizationPermission.WORKSPACES_ADMINISTER) and by.workspace_ids is None:
+        return limit
+    if by.user_id is None or by.workspace_ids is not None:
+        return frozenset()
+    workspaces = Workspace.objects.present().filter(organization_id=by.organization_id)
+    memberships = WorkspaceMembership.objects.filter(
+        user_id=by.user_id, workspace__in=workspaces.values("pk")
+    )
+    role_rows = memberships.values_list("role", "custom_role__permissions")
+    if len(role_rows) == 0 or len(role_rows) < workspaces.count():
+        return frozenset()
+    return limit.intersection(*(_permissions(Level.WORKSPACE, *row) for row in role_rows))
+
+
 def _administers(role: str, custom: list[str] | None) -> bool:
     """Whether the organization role administers all workspaces."""
     permissions = _permissions(Level.ORGANIZATION, role, custom)
     return OrganizationPermission.WORKSPACES_ADMINISTER in permissions
 
 
-def _in_workspace(role_row: tuple[str, list[str] | None] | None) -> frozenset[str] | None:
+def _workspace_permissions(role_row: tuple[str, list[str] | None] | None) -> frozenset[str] | None:
     return None if role_row is None else _permissions(Level.WORKSPACE, *role_row)
 
 

@@ -17,6 +17,7 @@ from apps.organizations.errors import PermissionEscalation, RoleInUse, RoleNameT
 from apps.organizations.models import Role
 from apps.organizations.permissions import Level, permission_names
 from apps.organizations.roles import SYSTEM_ROLES, SystemRole, system_role, system_role_by_id
+from apps.organizations.services.permission_resolution import permissions_in_each
 
 AnyRole = SystemRole | Role
 
@@ -71,7 +72,10 @@ def create_role(
     description: str = "",
     by: OrganizationCaller | None = None,
 ) -> Role:
-    """Create a custom role; `PermissionEscalation` for permissions that the caller lacks."""
+    """Create a custom role; `PermissionEscalation` for permissions that the caller lacks.
+
+    Workspace permissions must be the caller's in each workspace of the organization.
+    """
     role = Role(
         organization_id=organization_id,
         level=level,
@@ -92,7 +96,7 @@ def update_role(
     row = Role.objects.select_for_update(no_key=True).get(pk=role.pk)
     before = _audit_values(row)
     if "permissions" in changes:
-        # Removing a permission needs it as well.
+        # A caller can remove only permissions that they have.
         _validate_permissions(Level(row.level), row.permissions, by)
         row.permissions = _validate_permissions(Level(row.level), changes["permissions"], by)
     row.display_name = changes.get("display_name", row.display_name)
@@ -122,9 +126,11 @@ def _validate_permissions(
             f"`permissions` contains `{min(unknown)}`, which is not a permission of this level.",
             [{"field": "permissions", "message": name} for name in sorted(unknown)],
         )
-    # Workspace permissions need no check: role managers administer every workspace.
-    if by is not None and level == Level.ORGANIZATION:
-        check_permissions(by.permissions, permissions)
+    if by is not None:
+        is_organization = level == Level.ORGANIZATION
+        check_permissions(
+            by.permissions if is_organization else permissions_in_each(by), permissions
+        )
     return [name for name in all_names if name in set(permissions)]
 
 

@@ -11,7 +11,7 @@ from django.db import IntegrityError, models, transaction
 from apps.audit.actions import Action
 from apps.audit.services import Target, record
 from apps.core import errors as core_errors
-from apps.organizations import resources
+from apps.organizations import hooks
 from apps.organizations.errors import TagTaken
 from apps.organizations.models import Tagging, TagKey, TagValue
 from apps.organizations.querysets import TaggingQuerySet
@@ -34,12 +34,7 @@ def create_key(*, workspace_id: UUID, key: str, description: str = "") -> TagKey
 
 @transaction.atomic
 def update_key(*, row: TagKey, changes: Mapping[str, Any]) -> TagKey:
-    before = {"key": row.key, "description": row.description}
-    for name, value in changes.items():
-        setattr(row, name, value)
-    _save(row)
-    after = {"key": row.key, "description": row.description}
-    _record(Action.TAG_UPDATED, row.workspace_id, row.pk, row.key, before=before, after=after)
+    _update(row, "key", changes)
     return row
 
 
@@ -64,12 +59,7 @@ def create_value(*, key: TagKey, value: str, description: str = "") -> TagValue:
 
 @transaction.atomic
 def update_value(*, row: TagValue, changes: Mapping[str, Any]) -> TagValue:
-    before = {"value": row.value, "description": row.description}
-    for name, value in changes.items():
-        setattr(row, name, value)
-    _save(row)
-    after = {"value": row.value, "description": row.description}
-    _record(Action.TAG_UPDATED, row.workspace_id, row.pk, row.value, before=before, after=after)
+    _update(row, "value", changes)
     return row
 
 
@@ -86,9 +76,11 @@ def tag(*, value: TagValue, resource_type: str, resource_id: UUID) -> Tagging:
     A resource has one value per key: an earlier one is replaced.
     """
     workspace_id = value.workspace_id
-    if not resources.names(resource_type, workspace_id, [resource_id]):
+    if not hooks.resource_names(resource_type, workspace_id, [resource_id]):
         raise core_errors.NotFound(f"No such {resource_type} in this workspace.")
-    assigned = Tagging.objects.for_workspace(workspace_id).on(resource_type, [resource_id])
+    assigned = Tagging.objects.for_workspace(workspace_id).of_resources(
+        resource_type, [resource_id]
+    )
     if (existing := assigned.filter(tag_value=value).first()) is not None:
         return existing
     _delete_taggings(assigned.filter(tag_value__tag_key_id=value.tag_key_id))
@@ -143,7 +135,9 @@ def set_tags(
     values_by_key: Mapping[UUID, UUID | None],
 ) -> None:
     """Set the resource's value of each key; None removes it."""
-    assigned = Tagging.objects.for_workspace(workspace_id).on(resource_type, [resource_id])
+    assigned = Tagging.objects.for_workspace(workspace_id).of_resources(
+        resource_type, [resource_id]
+    )
     removed_keys = [key_id for key_id, value_id in values_by_key.items() if value_id is None]
     _delete_taggings(assigned.filter(tag_value__tag_key_id__in=removed_keys))
     value_ids = [value_id for value_id in values_by_key.values() if value_id is not None]
@@ -159,14 +153,16 @@ def untag(*, tagging: Tagging) -> None:
 
 def delete_taggings(*, workspace_id: UUID, resource_type: str, resource_id: UUID) -> None:
     """Remove all tags of a resource that is being deleted, without audit entries."""
-    Tagging.objects.for_workspace(workspace_id).on(resource_type, [resource_id]).delete()
+    Tagging.objects.for_workspace(workspace_id).of_resources(resource_type, [resource_id]).delete()
 
 
 def list_taggings(
     workspace_id: UUID, resource_type: str, resource_ids: Collection[UUID]
 ) -> list[Tagging]:
     """List the taggings of the resources, by key and value."""
-    rows = Tagging.objects.for_workspace(workspace_id).on(resource_type, list(resource_ids))
+    rows = Tagging.objects.for_workspace(workspace_id).of_resources(
+        resource_type, list(resource_ids)
+    )
     rows = rows.select_related("tag_value__tag_key")
     return list(rows.order_by("resource_id", "tag_value__tag_key__key", "tag_value__value"))
 
@@ -187,6 +183,17 @@ def _record_tagging(action: Action, value: TagValue, tagging: Tagging, field: st
     }
     name = f"{value.tag_key.key}: {value.value}"
     _record(action, tagging.workspace_id, value.pk, name, **{field: values})
+
+
+def _update(row: TagKey | TagValue, name_field: str, changes: Mapping[str, Any]) -> None:
+    before = {field: getattr(row, field) for field in (name_field, "description")}
+    for field, value in changes.items():
+        setattr(row, field, value)
+    _save(row)
+    after = {field: getattr(row, field) for field in (name_field, "description")}
+    _record(
+        Action.TAG_UPDATED, row.workspace_id, row.pk, after[name_field], before=before, after=after
+    )
 
 
 def _save(row: models.Model) -> None:

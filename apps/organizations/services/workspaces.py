@@ -14,6 +14,7 @@ from apps.audit.actions import Action
 from apps.audit.services import Target, record
 from apps.core import errors as core_errors
 from apps.core.callers import OrganizationCaller
+from apps.core.secrets import decrypt, encrypt
 from apps.organizations import hooks
 from apps.organizations.errors import HandleTaken, LastWorkspace, WorkspaceNameTaken
 from apps.organizations.models import (
@@ -22,8 +23,12 @@ from apps.organizations.models import (
     TagKey,
     Workspace,
     WorkspaceMembership,
+    WorkspaceSecret,
 )
 from apps.organizations.permissions import OrganizationPermission
+
+MAX_SECRETS = 200
+MAX_SECRET_LENGTH = 65_536
 
 DEFAULT_TAG_KEYS = {
     "Application": "The application that the resource belongs to",
@@ -175,3 +180,51 @@ def _target(workspace: Workspace) -> Target:
 
 def _audit_values(workspace: Workspace) -> dict[str, Any]:
     return {"name": workspace.name, "handle": workspace.handle}
+
+
+@transaction.atomic
+def set_secrets(
+    *, workspace_id: UUID, values: Mapping[str, str | None], user_id: UUID | None = None
+) -> None:
+    """Set the secrets, and delete those whose value is None, in one transaction.
+
+    The API lists only names; `secret_value` decrypts a value for internal use.
+    """
+    rows = WorkspaceSecret.objects.for_workspace(workspace_id)
+    deleted_keys = [key for key, value in values.items() if value is None]
+    deleted = sorted(rows.filter(key__in=deleted_keys).values_list("key", flat=True))
+    rows.filter(key__in=deleted_keys).delete()
+    new_rows = [
+        WorkspaceSecret(
+            workspace_id=workspace_id, key=key, value=encrypt(value), updated_by_id=user_id
+        )
+        for key, value in values.items()
+        if value is not None
+    ]
+    rows.bulk_create(
+        new_rows,
+        update_conflicts=True,
+        unique_fields=["workspace", "key"],
+        update_fields=["value", "updated_at", "updated_by"],
+    )
+    if rows.count() > MAX_SECRETS:
+        raise core_errors.Invalid(
+            f"A workspace can have at most {MAX_SECRETS} secrets. Delete unused ones."
+        )
+    for action, names in (
+        (Action.SECRET_SET, sorted(row.key for row in new_rows)),
+        (Action.SECRET_DELETED, deleted),
+    ):
+        if names:
+            record(
+                action,
+                Target("secret", name=", ".join(names)),
+                after={"names": names},
+                workspace_id=workspace_id,
+            )
+
+
+def secret_value(workspace_id: UUID, key: str) -> str | None:
+    """Return the decrypted secret, or None if it does not exist."""
+    row = WorkspaceSecret.objects.for_workspace(workspace_id).filter(key=key).first()
+    return None if row is None else decrypt(row.value)

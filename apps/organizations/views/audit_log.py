@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from itertools import groupby
 
 from django import forms
 from django.http import HttpResponse, QueryDict, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
+from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
 
 from apps.audit.actions import Action
-from apps.audit.export import FORMATS, export_lines
-from apps.audit.presentation import action_label, present
+from apps.audit.presentation import FORMATS, action_label, export_lines, present
 from apps.audit.search import Search, get_page
 from apps.audit.services import Target, record
 from apps.core import errors
 from apps.core.callers import OrganizationCaller
-from apps.organizations.page_helpers import organization_caller
 from apps.organizations.permissions import OrganizationPermission, Permission
-from apps.web_ui.pages import PageRequest, workspace_page
+from apps.web_ui.pages import PageRequest, organization_caller, workspace_page
 
 KINDS = {
     kind: list(actions)
@@ -68,14 +67,19 @@ class SearchForm(forms.Form):
             action=data.get("action", ""),
             actor=data.get("actor", ""),
             target=data.get("target", ""),
-            begin=begin and datetime.combine(begin, datetime.min.time(), UTC),
-            end=end and datetime.combine(end + timedelta(days=1), datetime.min.time(), UTC),
+            begin=begin and _midnight(begin),
+            end=end and _midnight(end + timedelta(days=1)),
         )
+
+
+def _midnight(day: date) -> datetime:
+    """Return the beginning of the day in the user's time zone."""
+    return timezone.make_aware(datetime.combine(day, datetime.min.time()))
 
 
 @require_GET
 @workspace_page(Permission.WORKSPACE_READ)
-def setting_audit(request: PageRequest) -> HttpResponse:
+def settings_audit(request: PageRequest) -> HttpResponse:
     """List the entries of the whole organization, newest first."""
     organization = organization_caller(request, OrganizationPermission.AUDIT_READ)
     form = SearchForm(request.GET)
@@ -95,7 +99,7 @@ def setting_audit(request: PageRequest) -> HttpResponse:
 
 @require_POST
 @workspace_page(Permission.WORKSPACE_READ)
-def setting_audit_export(request: PageRequest) -> HttpResponseBase:
+def settings_audit_export(request: PageRequest) -> HttpResponseBase:
     """Export the search results as a file. The export itself is recorded."""
     organization = organization_caller(request, OrganizationPermission.AUDIT_READ)
     kind = request.POST.get("format", "")

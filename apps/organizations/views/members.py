@@ -10,16 +10,23 @@ from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
+from apps.audit.services import is_impersonated
 from apps.core import errors
 from apps.core.tenancy import get_or_404
 from apps.organizations.forms import InviteForm, RoleForm, role_choices
 from apps.organizations.models import Invitation, Membership, User
-from apps.organizations.page_helpers import organization_caller, page, save_form
 from apps.organizations.permissions import Level, OrganizationPermission, Permission
 from apps.organizations.queries import accessible_workspaces, workspace_roles_by_user
 from apps.organizations.services import invitations, members, roles
 from apps.organizations.services.roles import find_role
-from apps.web_ui.pages import PageRequest, to_sign_in, workspace_page
+from apps.web_ui.pages import (
+    PageRequest,
+    form_page,
+    organization_caller,
+    save_form,
+    to_sign_in,
+    workspace_page,
+)
 
 _O = OrganizationPermission
 PAGE_SIZE = 100
@@ -27,7 +34,7 @@ PAGE_SIZE = 100
 
 @require_http_methods(["GET", "POST"])
 @workspace_page(Permission.WORKSPACE_READ)
-def setting_organization_members(request: PageRequest) -> HttpResponse:
+def settings_organization_members(request: PageRequest) -> HttpResponse:
     """List members and invitations; the form invites."""
     caller = organization_caller(request, _O.PEOPLE_READ)
     organization_id = caller.organization_id
@@ -62,8 +69,8 @@ def setting_organization_members(request: PageRequest) -> HttpResponse:
             messages.success(
                 request, f"{invited} was invited." if invited else "Invitation link created."
             )
-            return redirect("setting-organization-members", request.caller.workspace_id)
-    offset = _offset(request)
+            return redirect("settings-organization-members", request.caller.workspace_id)
+    offset = _parse_offset(request)
     members = Membership.objects.filter(organization_id=organization_id).order_by("user__email")
     text = request.GET.get("q", "").strip()[:200].replace("\0", "")
     if text:
@@ -71,11 +78,12 @@ def setting_organization_members(request: PageRequest) -> HttpResponse:
     rows = list(members.select_related("user", "custom_role")[offset : offset + PAGE_SIZE + 1])
     roles_by_user = workspace_roles_by_user(organization_id, [row.user_id for row in rows])
     may_write = caller.may(_O.PEOPLE_MANAGE)
+    may_see_links = may_write and not is_impersonated()
     context = {
         "form": form,
         "rows": [(row, roles_by_user.get(row.user_id, [])) for row in rows[:PAGE_SIZE]],
         "open_invitations": [
-            (row, invitations.invitation_url(row) if may_write else "")
+            (row, invitations.invitation_url(row) if may_see_links else "")
             for row in _open_invitations(organization_id)
         ],
         "choices": choices,
@@ -84,12 +92,12 @@ def setting_organization_members(request: PageRequest) -> HttpResponse:
         "previous_offset": max(0, offset - PAGE_SIZE) if offset else None,
         "may_write": may_write,
     }
-    return page(request, "organizations/organization_members.html", context, form)
+    return form_page(request, "organizations/organization_members.html", context, form)
 
 
 @require_POST
 @workspace_page(Permission.WORKSPACE_READ)
-def setting_organization_member_role(request: PageRequest, membership_id: UUID) -> HttpResponse:
+def settings_organization_member_role(request: PageRequest, membership_id: UUID) -> HttpResponse:
     membership = _get_membership(request, membership_id)
     caller = organization_caller(request, _O.PEOPLE_MANAGE)
     organization_id = caller.organization_id
@@ -103,12 +111,12 @@ def setting_organization_member_role(request: PageRequest, membership_id: UUID) 
     messages.success(
         request, f"The role of {membership.user.display_name} is now {role.display_name}."
     )
-    return redirect("setting-organization-members", request.caller.workspace_id)
+    return redirect("settings-organization-members", request.caller.workspace_id)
 
 
 @require_POST
 @workspace_page(Permission.WORKSPACE_READ)
-def setting_organization_member_remove(request: PageRequest, membership_id: UUID) -> HttpResponse:
+def settings_organization_member_remove(request: PageRequest, membership_id: UUID) -> HttpResponse:
     membership = _get_membership(request, membership_id)
     caller = organization_caller(request, _O.PEOPLE_MANAGE)
     members.remove_member(membership=membership, by=caller)
@@ -116,18 +124,18 @@ def setting_organization_member_remove(request: PageRequest, membership_id: UUID
         messages.success(request, "You have left the organization.")
         return redirect("home")
     messages.success(request, f"{membership.user.display_name} was removed from the organization.")
-    return redirect("setting-organization-members", request.caller.workspace_id)
+    return redirect("settings-organization-members", request.caller.workspace_id)
 
 
 @require_POST
 @workspace_page(Permission.WORKSPACE_READ)
-def setting_invitation_revoke(request: PageRequest, invitation_id: UUID) -> HttpResponse:
+def settings_invitation_revoke(request: PageRequest, invitation_id: UUID) -> HttpResponse:
     rows = Invitation.objects.pending().filter(organization_id=request.caller.organization_id)
     invitation = get_or_404(rows.select_related("custom_role"), pk=invitation_id)
     caller = organization_caller(request, _O.PEOPLE_MANAGE)
     invitations.revoke(invitation=invitation, by=caller)
     messages.success(request, "The invitation was revoked.")
-    return redirect("setting-organization-members", request.caller.workspace_id)
+    return redirect("settings-organization-members", request.caller.workspace_id)
 
 
 @never_cache
@@ -171,6 +179,6 @@ def _get_membership(request: PageRequest, membership_id: UUID) -> Membership:
     return get_or_404(rows.select_related("user"), pk=membership_id)
 
 
-def _offset(request: HttpRequest) -> int:
+def _parse_offset(request: HttpRequest) -> int:
     text = request.GET.get("offset", "")
     return int(text) if text.isdecimal() and len(text) < 7 else 0

@@ -11,7 +11,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.core.api import OrganizationAPIView, WorkspaceAPIView
+from apps.core.api import OrganizationAPIView, WorkspaceAPIView, validate
 from apps.organizations.permissions import OrganizationPermission, Permission
 from apps.usage import quotas, services
 from apps.usage.models import LimitType, UsageLimit
@@ -56,7 +56,7 @@ class UsageLimitsView(WorkspaceAPIView):
         limit = services.set_limit(
             organization_id=self.request.auth.organization_id,
             workspace_id=self.workspace_id,
-            **_validated(request),
+            **validate(UsageLimitBody, request.data),
         )
         return Response(UsageLimitSerializer(limit).data)
 
@@ -87,7 +87,9 @@ class OrganizationLimitsView(OrganizationAPIView):
     @extend_schema(request=UsageLimitBody, responses=UsageLimitSerializer)
     def put(self, request: Request) -> Response:
         limit = services.set_limit(
-            organization_id=self.organization_id, workspace_id=None, **_validated(request)
+            organization_id=self.organization_id,
+            workspace_id=None,
+            **validate(UsageLimitBody, request.data),
         )
         return Response(UsageLimitSerializer(limit).data)
 
@@ -116,25 +118,18 @@ class CurrentUsageView(WorkspaceAPIView):
                 "in_reject_set": reported is not None,
                 "usage_limit_type": reported and reported.limit.limit_type,
                 "tenant_limit": reported and reported.limit.limit_value,
-                "limits": [_as_json(use) for use in usages],
+                "limits": [_limit_usage_json(use) for use in usages],
             }
         )
 
 
-def _as_json(use: quotas.LimitUsage) -> dict[str, Any]:
+def _limit_usage_json(use: quotas.LimitUsage) -> dict[str, Any]:
     return {
         **UsageLimitSerializer(use.limit).data,
         "used": use.used,
         "resets_at": use.until,
         "exceeded": use.is_exceeded,
     }
-
-
-def _validated(request: Request) -> dict[str, Any]:
-    body = UsageLimitBody(data=request.data)
-    body.is_valid(raise_exception=True)
-    data: dict[str, Any] = body.validated_data
-    return data
 
 
 routes = [

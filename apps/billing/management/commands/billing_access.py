@@ -27,7 +27,7 @@ class Command(BaseCommand):
                 f"Role {role!r} does not exist. Create it as a PostgreSQL administrator:"
                 f" CREATE ROLE {role} LOGIN PASSWORD '...';"
             )
-        database.grant(role)
+        database.grant_privileges(role)
         self.stdout.write(
             f"{role} may read and write billing accounts and read payments. Other regions set"
             f" BILLING_DATABASE_URL to this database with that role."
