@@ -55,28 +55,30 @@ class MetricsResult:
     by_bucket: Mapping[tuple[int, str | None], RunMetrics]
     counted_since: datetime | None = None
     """Set if there were too many runs: only those after this partition time are counted."""
+    group_count: int = 0
+    """The number of groups before `max_groups` limits them; 0 without groups."""
     by_group: dict[str | None, RunMetrics] = field(init=False)
 
     def __post_init__(self) -> None:
         self.by_group = {}
-        for (_, group), figures in self.by_bucket.items():
+        for (_, group), metrics in self.by_bucket.items():
             if group in self.by_group:
-                self.by_group[group].add(figures)
+                self.by_group[group].add(metrics)
             else:
-                self.by_group[group] = merge_metrics([figures])
+                self.by_group[group] = merge_metrics([metrics])
 
     @property
-    def whole(self) -> RunMetrics:
+    def overall(self) -> RunMetrics:
         return self.by_group.get(None) or RunMetrics()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ThreadRow:
+class ThreadSummary:
     """A thread; its turns are root runs."""
 
     project_id: UUID
     thread_key: str
-    figures: RunMetrics = field(default_factory=RunMetrics)
+    metrics: RunMetrics = field(default_factory=RunMetrics)
     """Metrics of its turns, with the tokens and costs of their traces."""
     first_start: datetime
     last_start: datetime
@@ -91,5 +93,5 @@ class ThreadRow:
 
 @dataclass(frozen=True, slots=True)
 class ThreadPage:
-    threads: Sequence[ThreadRow]
+    threads: Sequence[ThreadSummary]
     total: int

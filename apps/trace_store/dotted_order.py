@@ -6,14 +6,15 @@ some clients put a counter into the last digits of the time.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
 _TIME_LENGTH = 22  # YYYYMMDDTHHMMSSffffffZ
-_SEGMENT_LENGTH = _TIME_LENGTH + 36
+SEGMENT_LENGTH = _TIME_LENGTH + 36
 EARLIEST_START = datetime(1900, 1, 1, tzinfo=UTC)
 """The earliest start of a run; arithmetic with it may go back by years."""
+_MAX_CLOCK_LEAD = timedelta(days=1)
 _FIRST_YEAR, _LAST_YEAR = "1900", "8999"
 
 
@@ -30,10 +31,15 @@ class InvalidDottedOrder(ValueError):
     """The dotted order is malformed or contradicts the ids of the run."""
 
 
-def format_segment(moment: datetime, run_id: UUID) -> str:
-    moment = moment.astimezone(UTC)
+def latest_start_time(now: datetime | None = None) -> datetime:
+    """The latest start of a run that is accepted: clocks differ, but not by days."""
+    return (now or datetime.now(UTC)) + _MAX_CLOCK_LEAD
+
+
+def format_segment(timestamp: datetime, run_id: UUID) -> str:
+    timestamp = timestamp.astimezone(UTC)
     # %Y does not pad early years with zeros.
-    return f"{moment.year:04d}{moment:%m%dT%H%M%S%fZ}{run_id}"
+    return f"{timestamp.year:04d}{timestamp:%m%dT%H%M%S%fZ}{run_id}"
 
 
 def parse_position(
@@ -47,16 +53,16 @@ def parse_position(
     # Fast path: compare hexadecimal digits, which is cheaper than building UUIDs.
     length = len(dotted_order)
     try:
-        if (length + 1) % (_SEGMENT_LENGTH + 1) or not _same_id(dotted_order[-36:], run_id):
+        if (length + 1) % (SEGMENT_LENGTH + 1) or not _same_id(dotted_order[-36:], run_id):
             raise ValueError
-        partition_time = _parse_time(dotted_order[-_SEGMENT_LENGTH:])
-        if length == _SEGMENT_LENGTH:
+        partition_time = _parse_time(dotted_order[-SEGMENT_LENGTH:])
+        if length == SEGMENT_LENGTH:
             if parent_run_id is not None or trace_id not in {None, run_id}:
                 raise ValueError
             return TreePosition(dotted_order, run_id, None, partition_time)
         first, above = (
-            dotted_order[_TIME_LENGTH:_SEGMENT_LENGTH],
-            dotted_order[-_SEGMENT_LENGTH - 37 : -_SEGMENT_LENGTH - 1],
+            dotted_order[_TIME_LENGTH:SEGMENT_LENGTH],
+            dotted_order[-SEGMENT_LENGTH - 37 : -SEGMENT_LENGTH - 1],
         )
         if trace_id is None or not _same_id(first, trace_id):
             raise ValueError
@@ -64,9 +70,9 @@ def parse_position(
             parent_run_id = UUID(above)
         elif not _same_id(above, parent_run_id):
             raise ValueError
-        if dotted_order.count(".") != length // (_SEGMENT_LENGTH + 1):
+        if dotted_order.count(".") != length // (SEGMENT_LENGTH + 1):
             raise ValueError
-        for at in range(0, length - _SEGMENT_LENGTH, _SEGMENT_LENGTH + 1):
+        for at in range(0, length - SEGMENT_LENGTH, SEGMENT_LENGTH + 1):
             _parse_time(dotted_order[at : at + _TIME_LENGTH])
     except ValueError:
         return _parse_strictly(dotted_order, run_id, trace_id, parent_run_id)
@@ -90,28 +96,28 @@ def _parse_strictly(
         raise InvalidDottedOrder(
             _describe("dotted_order is malformed", dotted_order, run_id)
         ) from None
-    if any(len(segment) != _SEGMENT_LENGTH for segment in segments):
+    if any(len(segment) != SEGMENT_LENGTH for segment in segments):
         raise InvalidDottedOrder(_describe("dotted_order is malformed", dotted_order, run_id))
-    known = (dotted_order, run_id, trace_id, parent_run_id)
+    values = (dotted_order, run_id, trace_id, parent_run_id)
     if own_id != run_id:
         raise InvalidDottedOrder(
-            _describe("run_id does not match last part of dotted_order", *known)
+            _describe("run_id does not match last part of dotted_order", *values)
         )
     if above_id is not None and trace_id == run_id:
         raise InvalidDottedOrder(
-            _describe("dotted_order must contain a single part for root runs", *known)
+            _describe("dotted_order must contain a single part for root runs", *values)
         )
     if trace_id is not None and trace_id != first_id:
         raise InvalidDottedOrder(
-            _describe("trace_id does not match first part of dotted_order", *known)
+            _describe("trace_id does not match first part of dotted_order", *values)
         )
     if parent_run_id is not None and above_id is None:
         raise InvalidDottedOrder(
-            _describe("dotted_order must contain two or more parts for child runs", *known)
+            _describe("dotted_order must contain two or more parts for child runs", *values)
         )
     if parent_run_id is not None and parent_run_id != above_id:
         raise InvalidDottedOrder(
-            _describe("parent_run_id does not match last-but-one part of dotted_order", *known)
+            _describe("parent_run_id does not match last-but-one part of dotted_order", *values)
         )
     return TreePosition(dotted_order, first_id, above_id, partition_time)
 
@@ -125,14 +131,14 @@ def child_position(
     parent_dotted_order: str, *, parent_run_id: UUID, run_id: UUID, start_time: datetime
 ) -> TreePosition:
     """The position of a run below a stored parent."""
-    trace_id = UUID(parent_dotted_order[_TIME_LENGTH:_SEGMENT_LENGTH])
+    trace_id = UUID(parent_dotted_order[_TIME_LENGTH:SEGMENT_LENGTH])
     dotted_order = f"{parent_dotted_order}.{format_segment(start_time, run_id)}"
     return TreePosition(dotted_order, trace_id, parent_run_id, start_time)
 
 
 def segment_times(dotted_order: str) -> list[datetime]:
     """The times of the segments, root first."""
-    length = _SEGMENT_LENGTH + 1
+    length = SEGMENT_LENGTH + 1
     return [_parse_time(dotted_order[at:]) for at in range(0, len(dotted_order), length)]
 
 

@@ -1,4 +1,4 @@
-"""Errors of filters, queries and prices, each with a stable code."""
+"""Errors of filters, queries, writes and prices; errors of requests have a stable code."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ class FilterError(errors.BadRequest):
     code, detail = "filter_invalid", "The filter is not valid."
 
 
-class InvalidCursor(errors.BadRequest):
-    code, detail = "invalid_cursor", "The cursor was not issued by this server."
+class ProjectNotFound(errors.NotFound):
+    code, detail = "project_not_found", "No such project."
 
 
 class QueryTooSlow(errors.BadRequest):
@@ -31,3 +31,7 @@ class BuiltInPrice(errors.Forbidden):
 
 class TooManyPrices(errors.Invalid):
     code, detail = "too_many_prices", "The workspace has reached its limit of model prices."
+
+
+class WriteConflict(Exception):
+    """A run of an optimistic write exists or is being written; repeat without `optimistic`."""

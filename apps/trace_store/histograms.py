@@ -25,6 +25,7 @@ _ENTRY_BYTES = 6
 
 
 def bin_index(value: float) -> int:
+    """The bin of a value: its logarithm to the growth factor, rounded up."""
     if value <= 0:
         return ZERO_BIN
     return max(_MIN_BIN, min(_MAX_BIN, math.ceil(math.log(value) / LOG_FACTOR)))
@@ -45,11 +46,11 @@ class Histogram:
     bins: dict[int, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, values: Iterable[float]) -> Histogram:
-        return cls.of_bins(bin_index(value) for value in values)
+    def from_values(cls, values: Iterable[float]) -> Histogram:
+        return cls.from_bins(bin_index(value) for value in values)
 
     @classmethod
-    def of_bins(cls, bins: Iterable[int]) -> Histogram:
+    def from_bins(cls, bins: Iterable[int]) -> Histogram:
         return cls(dict(Counter(bins)))
 
     @property
@@ -58,8 +59,8 @@ class Histogram:
 
     def add(self, other: Histogram) -> None:
         bins = self.bins
-        for place, count in other.bins.items():
-            bins[place] = bins.get(place, 0) + count
+        for index, count in other.bins.items():
+            bins[index] = bins.get(index, 0) + count
 
     def quantile(self, share: float) -> float | None:
         """The quantile, or None if the histogram is empty."""
@@ -67,32 +68,32 @@ class Histogram:
         if count == 0:
             return None
         rank = max(1, math.ceil(share * count))
-        seen = 0
-        for place in sorted(self.bins):
-            seen += self.bins[place]
-            if seen >= rank:
-                return _bin_value(place)
+        cumulative = 0
+        for index in sorted(self.bins):
+            cumulative += self.bins[index]
+            if cumulative >= rank:
+                return _bin_value(index)
         raise AssertionError("a share is at most 1")
 
     def to_bytes(self) -> bytes:
-        places = sorted(self.bins)
-        counts = [min(self.bins[place], _MAX_COUNT) for place in places]
-        return _to_little_endian(array("h", places)) + _to_little_endian(array("I", counts))
+        indexes = sorted(self.bins)
+        counts = [min(self.bins[index], _MAX_COUNT) for index in indexes]
+        return _to_little_endian(array("h", indexes)) + _to_little_endian(array("I", counts))
 
     @classmethod
-    def from_bytes(cls, text: bytes) -> Histogram:
-        length = len(text) // _ENTRY_BYTES
-        places, counts = array("h"), array("I")
-        places.frombytes(text[: 2 * length])
-        counts.frombytes(text[2 * length :])
+    def from_bytes(cls, encoded: bytes) -> Histogram:
+        length = len(encoded) // _ENTRY_BYTES
+        indexes, counts = array("h"), array("I")
+        indexes.frombytes(encoded[: 2 * length])
+        counts.frombytes(encoded[2 * length :])
         if sys.byteorder == "big":
-            places.byteswap()
+            indexes.byteswap()
             counts.byteswap()
-        return cls(dict(zip(places, counts, strict=True)))
+        return cls(dict(zip(indexes, counts, strict=True)))
 
 
-def _bin_value(place: int) -> float:
-    return 0.0 if place == ZERO_BIN else 2 * _FACTOR**place / (_FACTOR + 1)
+def _bin_value(index: int) -> float:
+    return 0.0 if index == ZERO_BIN else 2 * _FACTOR**index / (_FACTOR + 1)
 
 
 def _to_little_endian(values: array[int]) -> bytes:

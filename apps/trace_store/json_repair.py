@@ -1,4 +1,4 @@
-"""Repairs JSON of clients that strict parsers reject.
+"""Repairs client JSON that strict parsers reject.
 
 NaN and infinities become null; lone surrogates and invalid UTF-8 become U+FFFD. Numbers beyond 64
 bits keep all their digits.
@@ -12,7 +12,7 @@ import re
 from typing import Any
 
 ODD_NUMBER = re.compile(rb"\d{19}|[eE]\+?\d{3}")
-"""Matches numbers that orjson, a double or jsonb may not hold."""
+"""Matches numbers that orjson, a double or jsonb may be unable to represent."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 

@@ -1,4 +1,4 @@
-"""Metrics of sets of runs that can be merged."""
+"""Mergeable metrics of sets of runs."""
 
 from __future__ import annotations
 
@@ -109,8 +109,8 @@ class Distribution:
         )
 
     @classmethod
-    def from_bytes(cls, text: bytes) -> Distribution:
-        stored = _decoder.decode(text)
+    def from_bytes(cls, encoded: bytes) -> Distribution:
+        stored = _decoder.decode(encoded)
         return cls(
             stored.count,
             stored.total,
@@ -120,9 +120,9 @@ class Distribution:
         )
 
 
-def value_range_of(text: bytes) -> tuple[Decimal, Decimal]:
+def decode_value_range(encoded: bytes) -> tuple[Decimal, Decimal]:
     """The minimum and maximum of an encoded distribution."""
-    stored = _decoder.decode(text)
+    stored = _decoder.decode(encoded)
     return stored.least, stored.most
 
 
@@ -153,10 +153,10 @@ class RunMetrics:
         add_details(self.details, other.details)
 
     def total(self, measure: Measure) -> Any:
-        return to_display_value(measure, self._of(measure).total)
+        return to_display_value(measure, self._distribution(measure).total)
 
     def average(self, measure: Measure) -> float | Decimal | None:
-        values = self._of(measure)
+        values = self._distribution(measure)
         if not values.count:
             return None
         if measure.is_time:
@@ -165,15 +165,15 @@ class RunMetrics:
         return float(mean) if measure.is_tokens else mean
 
     def least(self, measure: Measure) -> Any:
-        values = self._of(measure)
+        values = self._distribution(measure)
         return to_display_value(measure, values.least) if values.count else None
 
     def most(self, measure: Measure) -> Any:
-        values = self._of(measure)
+        values = self._distribution(measure)
         return to_display_value(measure, values.most) if values.count else None
 
     def quantile(self, measure: Measure, share: float) -> Any:
-        value = self._of(measure).quantile(share)
+        value = self._distribution(measure).quantile(share)
         return None if value is None else to_display_value(measure, value)
 
     @property
@@ -185,7 +185,7 @@ class RunMetrics:
         """The share of model calls that stream; None without model calls."""
         return self.streamed / self.model_calls if self.model_calls else None
 
-    def _of(self, measure: Measure) -> Distribution:
+    def _distribution(self, measure: Measure) -> Distribution:
         return self.measures.get(measure) or Distribution()
 
 
@@ -196,15 +196,16 @@ def to_display_value(measure: Measure, value: Decimal) -> Any:
     return round(value) if measure.is_tokens else value
 
 
-def add_details(into: Details, more: Mapping[str, Mapping[str, Decimal]]) -> None:
-    for kind, amounts in more.items():
-        kept = into.setdefault(kind, {})
+def add_details(totals: Details, details: Mapping[str, Mapping[str, Decimal]]) -> None:
+    """Add the details to the totals in place."""
+    for kind, amounts in details.items():
+        sums = totals.setdefault(kind, {})
         for name, amount in amounts.items():
-            kept[name] = kept.get(name, Decimal(0)) + amount
+            sums[name] = sums.get(name, Decimal(0)) + amount
 
 
-def merge_metrics(many: Iterable[RunMetrics]) -> RunMetrics:
+def merge_metrics(parts: Iterable[RunMetrics]) -> RunMetrics:
     total = RunMetrics()
-    for item in many:
-        total.add(item)
+    for metrics in parts:
+        total.add(metrics)
     return total

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,7 @@ Row = dict[str, Any]
 
 @dataclass(slots=True)
 class RunContent:
-    """The given parts of a run; absent parts leave the stored values alone."""
+    """The parts of a run in a request; absent parts leave the stored values unchanged."""
 
     columns: Row = field(default_factory=dict)
     """Values of `VALUE_COLUMNS`; those of jsonb columns as JSON."""
@@ -54,6 +54,22 @@ class RunWrite:
     update: RunContent | None = None
     """An update overwrites."""
 
+    def add(self, content: RunContent, *, is_update: bool) -> None:
+        """Add a later operation: an update overwrites, a create fills gaps of earlier creates."""
+        if is_update:
+            self.update = content if self.update is None else content.over(self.update)
+        else:
+            self.create = content if self.create is None else self.create.over(content)
+
+    def move(self, identity: Row, content: RunContent) -> None:
+        """Give the run the position of its later operation with this content, and its start.
+
+        The start overwrites a stored one also if the stored run already has this position.
+        """
+        self.identity = identity
+        if (start_time := content.columns.get("start_time")) is not None:
+            self.add(RunContent({"start_time": start_time}), is_update=True)
+
     @property
     def key(self) -> RunKey:
         return self.identity["id"], self.identity["project_id"], self.identity["partition_time"]
@@ -63,3 +79,16 @@ class RunWrite:
         if self.create is None or self.update is None:
             return self.create or self.update or RunContent()
         return self.update.over(self.create)
+
+
+@dataclass(slots=True)
+class FinishedRun:
+    """A run for a bulk load, in the state after post-processing."""
+
+    columns: Row
+    """The values of the identity, of `RunContent.columns`, `metadata` and `attachments` as JSON,
+    and the totals of the descendants as `sum_...`."""
+    payloads: Mapping[Payload, bytes]
+    """As returned by `RunStore.compress`."""
+    terms: Sequence[int]
+    """As returned by `filters.terms.extract_terms`."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from apps.core.json import Fragment
@@ -172,6 +172,23 @@ class RunDetail:
         return None if text is None else json.loads(text)
 
 
+class SortField(StrEnum):
+    """The fields by which a page of runs can be sorted, other than the start."""
+
+    LATENCY = "latency"
+    TOKENS = "tokens"
+    COST = "cost"
+    NAME = "name"
+
+
+@dataclass(frozen=True, slots=True)
+class RunSort:
+    """An order of runs by a value; runs without the value come last, newest first."""
+
+    field: SortField
+    descending: bool = True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunQuery:
     """A selection of runs. All given conditions must hold; `None` means no condition."""
@@ -195,11 +212,13 @@ class RunQuery:
     where_any: Expression | None = None
     """Filter that at least one run of the trace matches."""
     where_thread: Expression | None = None
-    """What must be true of the run's thread, as the turns of the query's projects and time tell it:
+    """Filter on the run's thread, over its turns in the projects and time range of the query:
     an expression of `parse_thread_filter`."""
     oldest_first: bool = False
+    sort: RunSort | None = None
+    """Another order than by start; `oldest_first` then has no effect."""
     include_deleted: bool = False
-    """With those whose deletion is asked for: for the one who deletes them."""
+    """Include runs with a pending deletion, for the task that deletes them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +241,7 @@ class ProjectStats:
 @dataclass(frozen=True, slots=True)
 class RunLocation:
     project_id: UUID
-    place: TreePosition
+    position: TreePosition
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,20 +252,41 @@ class TraceTimes:
 
 
 @dataclass(frozen=True, slots=True)
-class DeletedRun:
-    """A deleted run."""
+class SubtreeMove:
+    """Moves a run and its descendants by replacing the prefix of their dotted orders."""
 
-    id: UUID
+    old_prefix: str
+    new_prefix: str
+    run_id: UUID | None
+    """The run that gets the new parent; `None` moves all runs below a new root."""
+    parent_run_id: UUID | None
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceholderRoot:
+    """A temporary run that replaces a root until that root is received."""
+
+    run_id: UUID
     project_id: UUID
-    trace_id: UUID
     partition_time: datetime
-    is_root: bool
-    files: Sequence[str]
-    """Object storage keys of its attachments and large payloads."""
 
-    @property
-    def key(self) -> tuple[UUID, UUID, datetime]:
-        return self.id, self.project_id, self.partition_time
+
+class StartCriterion(NamedTuple):
+    """Project, start time and name of a run to find, and the caller's key for it."""
+
+    key: UUID
+    project_id: UUID
+    start_time: datetime
+    name: str
+
+
+class StartMatch(NamedTuple):
+    """A run that matches the criterion with this key."""
+
+    key: UUID
+    run_id: UUID
+    dotted_order: str
+    partition_time: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +301,6 @@ class RetentionCutoffs:
 
     @property
     def latest(self) -> datetime | None:
-        """No run received later has expired."""
+        """Runs received later have not expired. None if no run has."""
         cutoffs = [self.long, None if self.short_since is None else self.short]
         return max((cutoff for cutoff in cutoffs if cutoff is not None), default=None)

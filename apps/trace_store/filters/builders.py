@@ -12,16 +12,22 @@ from apps.core.json import dumps_text
 from apps.trace_store.filters.fields import BY_NAME, ItemKind
 from apps.trace_store.filters.nodes import And, AnyItem, Comparison, Condition, Expression, Not, Or
 from apps.trace_store.filters.parsing import parse
+from apps.trace_store.filters.text_matching import PREFIX_LENGTHS, split_words
 
 
 def metadata_filter(metadata: Mapping[str, Any]) -> Expression:
-    """Build the filter for runs with all pairs; a list of values means any of them."""
+    """Build the filter for runs with all these pairs; a list matches any of its values."""
     pairs = []
     for key, value in metadata.items():
         values = value if isinstance(value, list) else [value]
-        listed = ", ".join(quote(_as_text(item)) for item in values)
-        pairs.append(f"and(eq(metadata_key, {quote(key)}), in(metadata_value, [{listed}]))")
+        value_list = ", ".join(quote(_as_text(item)) for item in values)
+        pairs.append(f"and(eq(metadata_key, {quote(key)}), in(metadata_value, [{value_list}]))")
     return parse(f"and({', '.join(pairs)})")
+
+
+def thread_filter(thread_key: str) -> Expression:
+    """Build the filter for the runs of a thread."""
+    return parse(f"eq(thread_id, {quote(thread_key)})")
 
 
 def _as_text(value: Any) -> str:
@@ -34,15 +40,24 @@ def quote(text: str) -> str:
     return json.dumps(text)
 
 
+def search_filter(text: str) -> str:
+    """Format the search for words with these beginnings; words too short for the index are whole.
+
+    A text without a word stays as it is, so that parsing reports it.
+    """
+    words = [f"{word}*" if len(word) >= min(PREFIX_LENGTHS) else word for word in split_words(text)]
+    return f"search({quote(' '.join(words) or text)})"
+
+
 def all_of(expressions: Sequence[Expression | None]) -> Expression | None:
     """Combine the filters by `and`; None entries are ignored, and no filter gives None.
 
     Each filter keeps its scope: item conditions of two filters may match two items.
     """
-    given = tuple(expression for expression in expressions if expression is not None)
-    if len(given) < 2:
-        return given[0] if given else None
-    return And(given)
+    present = tuple(expression for expression in expressions if expression is not None)
+    if len(present) < 2:
+        return present[0] if present else None
+    return And(present)
 
 
 _MODIFIED = BY_NAME["feedback_modified_at"]
@@ -57,18 +72,22 @@ class FeedbackTimeRange:
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
-        bounds = ((Comparison.AT_LEAST, self.since), (Comparison.LESS, self.before))
-        return tuple(Condition(_MODIFIED, how, when) for how, when in bounds if when is not None)
+        bounds = ((Comparison.GREATER_OR_EQUAL, self.since), (Comparison.LESS, self.before))
+        return tuple(
+            Condition(_MODIFIED, comparison, time)
+            for comparison, time in bounds
+            if time is not None
+        )
 
-    def narrowed(self, expression: Expression) -> Expression:
+    def narrow(self, expression: Expression) -> Expression:
         """Limit the feedback conditions of the filter to feedback in this range."""
         match expression:
             case And(parts):
-                return And(tuple(map(self.narrowed, parts)))
+                return And(tuple(map(self.narrow, parts)))
             case Or(parts):
-                return Or(tuple(map(self.narrowed, parts)))
+                return Or(tuple(map(self.narrow, parts)))
             case Not(part):
-                return Not(self.narrowed(part))
+                return Not(self.narrow(part))
             case AnyItem(items=ItemKind.FEEDBACK):
                 return replace(expression, conditions=expression.conditions + self.conditions)
         return expression

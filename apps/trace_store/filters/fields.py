@@ -61,9 +61,7 @@ OPERATORS: dict[FieldType, tuple[str, ...]] = {
     FieldType.CONTENT: ("search", "is_null", "is_not_null"),
 }
 
-ALL_CONTENT = Field(
-    "", FieldType.CONTENT, "All searched content of the run: what `search(text)` means."
-)
+ALL_CONTENT = Field("", FieldType.CONTENT, "All searched content of the run, for `search(text)`.")
 
 _T, _N, _I = FieldType.TEXT, FieldType.NUMBER, FieldType.UUID
 _META, _IN, _OUT, _FEED = ItemKind.METADATA, ItemKind.INPUTS, ItemKind.OUTPUTS, ItemKind.FEEDBACK
@@ -80,45 +78,49 @@ FIELDS: tuple[Field, ...] = (
         "run_type", _T, "chain, llm, tool, retriever, embedding, prompt or parser.", is_word=True
     ),
     Field("status", _T, "success, error or pending.", is_word=True),
-    Field("error", _T, "What went wrong; null when nothing did.", is_searched=True),
-    Field("thread_id", _T, "The thread that the metadata names."),
-    Field("dotted_order", _T, "The place in the trace, as it was sent."),
+    Field("error", _T, "The error; null without an error.", is_searched=True),
+    Field("thread_id", _T, "The thread key from the metadata."),
+    Field("dotted_order", _T, "The position in the trace, as sent."),
     Field("model", _T, "The model that was called.", aliases=("model_name",)),
     Field("is_root", FieldType.BOOLEAN, "Whether the run has no parent."),
     Field("execution_order", _N, "1 for a root, 2 for the runs below it, and so on."),
-    Field("start_time", FieldType.TIME, "When the run began."),
-    Field("end_time", FieldType.TIME, "When it ended; null until then."),
-    Field("first_token_time", FieldType.TIME, "When a model's first token came."),
-    Field("latency", FieldType.SECONDS, "From beginning to end; null until the end."),
+    Field("start_time", FieldType.TIME, "The start time."),
+    Field("end_time", FieldType.TIME, "The end time; null until then."),
+    Field("first_token_time", FieldType.TIME, "The time of a model's first token."),
+    Field("latency", FieldType.SECONDS, "The time from start to end; null until the end."),
     Field(
         "first_token_latency",
         FieldType.SECONDS,
-        "From beginning to first token.",
+        "The time from start to first token.",
         aliases=("time_to_first_token", "first_token"),
     ),
-    Field("total_tokens", _N, "Of a model's call its own, else the sum below the run."),
+    Field(
+        "total_tokens",
+        _N,
+        "The tokens of a model call; for other runs, the sum of their descendants.",
+    ),
     Field("prompt_tokens", _N, "As total_tokens."),
     Field("completion_tokens", _N, "As total_tokens."),
     Field("total_cost", _N, "As total_tokens, in US dollars."),
     Field("prompt_cost", _N, "As total_cost."),
     Field("completion_cost", _N, "As total_cost."),
     Field("tags", FieldType.TEXTS, "The run's tags.", aliases=("tag",)),
-    Field("metadata", FieldType.OBJECT, "The run's metadata as a whole."),
-    Field("inputs", FieldType.CONTENT, "What went in; null when nothing or an empty object did."),
-    Field("outputs", FieldType.CONTENT, "What came out; null when nothing or an empty object did."),
+    Field("metadata", FieldType.OBJECT, "The run's metadata object."),
+    Field("inputs", FieldType.CONTENT, "The inputs; null when missing or an empty object."),
+    Field("outputs", FieldType.CONTENT, "The outputs; null when missing or an empty object."),
     Field("metadata_key", _T, "A key of the metadata.", items=_META),
-    Field("metadata_value", _T, "Its value.", items=_META, is_json=True),
+    Field("metadata_value", _T, "The value of that key.", items=_META, is_json=True),
     Field("input_key", _T, "A path in the inputs: keys with dots, no list indexes.", items=_IN),
-    Field("input_value", _T, "The text, number or boolean there.", items=_IN, is_json=True),
+    Field("input_value", _T, "The text, number or boolean of the path.", items=_IN, is_json=True),
     Field("output_key", _T, "As input_key, of the outputs.", items=_OUT),
     Field("output_value", _T, "As input_value, of the outputs.", items=_OUT, is_json=True),
-    Field("feedback_key", _T, "The key of a feedback.", items=_FEED),
-    Field("feedback_score", _N, "Its score.", items=_FEED),
-    Field("feedback_value", _T, "Its value.", items=_FEED, is_json=True),
-    Field("feedback_comment", _T, "Its comment.", items=_FEED),
-    Field("feedback_source", _T, "Who gave it: api, app, model or auto_eval.", items=_FEED),
-    Field("feedback_error", FieldType.BOOLEAN, "Whether giving it failed.", items=_FEED),
-    Field("feedback_modified_at", FieldType.TIME, "When it was last changed.", items=_FEED),
+    Field("feedback_key", _T, "The feedback key.", items=_FEED),
+    Field("feedback_score", _N, "The score.", items=_FEED),
+    Field("feedback_value", _T, "The value.", items=_FEED, is_json=True),
+    Field("feedback_comment", _T, "The comment.", items=_FEED),
+    Field("feedback_source", _T, "The source type: api, app, model or auto_eval.", items=_FEED),
+    Field("feedback_error", FieldType.BOOLEAN, "Whether the evaluator failed.", items=_FEED),
+    Field("feedback_modified_at", FieldType.TIME, "The time of the last change.", items=_FEED),
 )
 
 BY_NAME: dict[str, Field] = {
@@ -130,36 +132,36 @@ _S = FieldType.SECONDS
 
 THREAD_FIELDS: tuple[Field, ...] = (
     Field("thread_id", _T, "The thread."),
-    Field("count", _N, "How many turns it has.", aliases=("turns", "trace_count")),
-    Field("num_errored_turns", _N, "How many of them failed.", aliases=("error_count",)),
+    Field("count", _N, "The number of turns.", aliases=("turns", "trace_count")),
+    Field("num_errored_turns", _N, "The number of turns with an error.", aliases=("error_count",)),
     Field(
         "min_start_time",
         FieldType.TIME,
-        "When its first turn began.",
+        "The start time of the first turn.",
         aliases=("first_start_time",),
     ),
     Field(
         "max_start_time",
         FieldType.TIME,
-        "When its last turn began.",
+        "The start time of the last turn.",
         aliases=("last_start_time", "start_time"),
     ),
-    Field("last_end_time", FieldType.TIME, "When its last turn ended.", aliases=("end_time",)),
-    Field("latency_p50", _S, "Half of its turns took as long, or less.", aliases=("latency",)),
-    Field("latency_p99", _S, "As latency_p50, of 99 in a hundred."),
-    Field("total_tokens", _N, "Of all turns together."),
+    Field("last_end_time", FieldType.TIME, "The end time of the last turn.", aliases=("end_time",)),
+    Field("latency_p50", _S, "The median latency of the turns.", aliases=("latency",)),
+    Field("latency_p99", _S, "The 99th percentile of the latency."),
+    Field("total_tokens", _N, "The sum over all turns."),
     Field("prompt_tokens", _N, "As total_tokens."),
     Field("completion_tokens", _N, "As total_tokens."),
     Field("total_cost", _N, "As total_tokens, in US dollars."),
     Field("prompt_cost", _N, "As total_cost."),
     Field("completion_cost", _N, "As total_cost."),
-    Field("first_trace_id", FieldType.UUID, "Its first turn."),
-    Field("last_trace_id", FieldType.UUID, "Its last turn.", aliases=("trace_id",)),
-    Field("first_inputs", _T, "How the first turn's inputs begin."),
-    Field("last_outputs", _T, "How the last turn's outputs begin."),
-    Field("last_error", _T, "What went wrong in the last turn; null when nothing did."),
-    # Given on the thread, or on any run of it.
-    *(one for one in FIELDS if one.items is ItemKind.FEEDBACK),
+    Field("first_trace_id", FieldType.UUID, "The first turn."),
+    Field("last_trace_id", FieldType.UUID, "The last turn.", aliases=("trace_id",)),
+    Field("first_inputs", _T, "A preview of the first turn's inputs."),
+    Field("last_outputs", _T, "A preview of the last turn's outputs."),
+    Field("last_error", _T, "The error of the last turn; null without an error."),
+    # Feedback on the thread or on any of its runs.
+    *(run_field for run_field in FIELDS if run_field.items is ItemKind.FEEDBACK),
 )
 THREAD_FIELDS_BY_NAME = {
     name: field for field in THREAD_FIELDS for name in (field.name, *field.aliases)

@@ -44,59 +44,61 @@ def parse_text(literal: Literal) -> str:
 
 
 def parse_pattern(literal: Literal) -> str:
-    written = parse_text(literal)
-    backslashes = len(written) - len(written.rstrip("\\"))
+    text = parse_text(literal)
+    backslashes = len(text) - len(text.rstrip("\\"))
     if backslashes % 2:
-        raise literal.place.error("a pattern does not end with a backslash, which takes the next")
-    return written
+        raise literal.position.error(
+            "a pattern must not end with a single backslash; write `\\\\` for a backslash"
+        )
+    return text
 
 
 def parse_search_text(literal: Literal) -> str:
     """The search text, which must contain a word."""
-    written = parse_text(literal)
-    if next(split_words(written), None) is None:
-        raise literal.place.error("a search takes a text with at least one letter or digit")
-    return written
+    text = parse_text(literal)
+    if next(split_words(text), None) is None:
+        raise literal.position.error("a search takes a text with at least one letter or digit")
+    return text
 
 
 def parse_number(literal: Literal) -> Decimal:
-    """True and false count as 1 and 0."""
+    """Parse a number; true and false count as 1 and 0."""
     if is_boolean(literal):
         return Decimal(literal.text.lower() == "true")
     if not _NUMBER.fullmatch(literal.text):
-        raise literal.place.error(f"`{literal.text:.60}` is no number")
+        raise literal.position.error(f"`{literal.text:.60}` is not a number")
     value = Decimal(literal.text)
     if len(value.as_tuple().digits) > _MAX_DIGITS or (
         value and abs(value.adjusted()) > _MAX_DIGITS
     ):
-        raise literal.place.error(f"a number may have {_MAX_DIGITS} digits")
+        raise literal.position.error(f"a number may have at most {_MAX_DIGITS} digits")
     return value
 
 
 def parse_seconds(literal: Literal) -> Decimal:
-    """`2.5`, `"750ms"`, `"1h30m"`."""
+    """Parse a duration such as `2.5` (seconds), `"750ms"` or `"1h30m"` to seconds."""
     if isinstance(literal, String):
-        written = "".join(literal.text[:_MAX_DIGITS].split())
-        parts = list(_DURATION.finditer(written))
-        if parts and "".join(part[0] for part in parts) == written:
+        duration = "".join(literal.text[:_MAX_DIGITS].split())
+        parts = list(_DURATION.finditer(duration))
+        if parts and "".join(part[0] for part in parts) == duration:
             return sum((Decimal(part[1]) * _UNITS[part[2]] for part in parts), Decimal(0))
     if isinstance(literal, Name) or not _NUMBER.fullmatch(literal.text):
-        raise literal.place.error(
-            f'`{literal.text:.60}` is no duration, such as 2.5 (seconds), "750ms" or "1h30m"'
+        raise literal.position.error(
+            f'`{literal.text:.60}` is not a duration such as 2.5 (seconds), "750ms" or "1h30m"'
         )
     return parse_number(literal)
 
 
 def parse_time(literal: Literal) -> datetime:
-    """The time in UTC, which is also the default zone."""
+    """Parse a time to UTC; a time without a zone is in UTC."""
     try:
         if not isinstance(literal, String):
-            raise ValueError(literal.text)  # noqa: TRY004  (told below)
+            raise ValueError(literal.text)  # noqa: TRY004  (the error is raised below)
         value = datetime.fromisoformat(literal.text)
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
     except (ValueError, OverflowError):
-        raise literal.place.error(
-            f'`{literal.text:.60}` is no time, such as "2026-01-02T03:04:05Z"'
+        raise literal.position.error(
+            f'`{literal.text:.60}` is not a time such as "2026-01-02T03:04:05Z"'
         ) from None
 
 
@@ -104,7 +106,7 @@ def parse_uuid(literal: Literal) -> UUID:
     try:
         return UUID(literal.text)
     except ValueError:
-        raise literal.place.error(f"`{literal.text:.60}` is no id (a UUID)") from None
+        raise literal.position.error(f"`{literal.text:.60}` is not an id (a UUID)") from None
 
 
 def parse_boolean(literal: Literal) -> bool:
@@ -112,7 +114,7 @@ def parse_boolean(literal: Literal) -> bool:
         return True
     if literal.text.lower() in {"false", "0"}:
         return False
-    raise literal.place.error(f"`{literal.text:.60}` is neither true nor false")
+    raise literal.position.error(f"`{literal.text:.60}` is neither true nor false")
 
 
 def parse_json_object(literal: Literal) -> JsonObject:
@@ -123,7 +125,7 @@ def parse_json_object(literal: Literal) -> JsonObject:
         if not isinstance(value, dict) or _depth(value) > _MAX_OBJECT_DEPTH:
             raise ValueError
     except (ValueError, RecursionError):
-        raise literal.place.error(f"this is no JSON object, {example}") from None
+        raise literal.position.error(f"expected a JSON object {example}") from None
     return JsonObject(UNSTORABLE.sub("\ufffd", _dump(value)))
 
 
@@ -131,18 +133,17 @@ def _reject_constant(constant: str) -> Any:
     raise ValueError(constant)
 
 
-def _decimal(written: str) -> Decimal:
-    value = Decimal(written)
+def _decimal(digits: str) -> Decimal:
+    value = Decimal(digits)
     if value and abs(value.adjusted()) > 300:
-        raise ValueError(written)
+        raise ValueError(digits)
     return value
 
 
 def _depth(value: Any) -> int:
-    inner = (
-        value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
-    )
-    return 0 if inner is None else 1 + max(map(_depth, inner), default=0)
+    if isinstance(value, dict):
+        value = list(value.values())
+    return 1 + max(map(_depth, value), default=0) if isinstance(value, list) else 0
 
 
 def _dump(value: Any) -> str:

@@ -13,7 +13,7 @@ from apps.trace_store.filters.fields import ItemKind
 from apps.trace_store.filters.nodes import And, AnyItem, Comparison, Condition, JsonObject, Not, Or
 from apps.trace_store.filters.sql import SqlCondition, any_pair_sql, compare_sql
 
-_Make = Callable[[str, tuple[Any, ...]], SqlCondition]
+_SqlBuilder = Callable[[str, tuple[Any, ...]], SqlCondition]
 
 
 def filter_to_q(expression: nodes.Expression, *, metadata: str, columns: Mapping[str, str]) -> Q:
@@ -24,12 +24,12 @@ def filter_to_q(expression: nodes.Expression, *, metadata: str, columns: Mapping
     """
     match expression:
         case Condition(comparison=Comparison.SEARCH):
-            raise FilterError("Only runs are searched.")
+            raise FilterError("`search` is supported only in filters of runs.")
         case And(parts):
             return Q(*(filter_to_q(part, metadata=metadata, columns=columns) for part in parts))
         case Or(parts):
-            wholes = (filter_to_q(part, metadata=metadata, columns=columns) for part in parts)
-            return Q(*wholes, _connector=Q.OR)
+            operands = (filter_to_q(part, metadata=metadata, columns=columns) for part in parts)
+            return Q(*operands, _connector=Q.OR)
         case Not(part):
             return ~filter_to_q(part, metadata=metadata, columns=columns)
         case AnyItem(items=ItemKind.METADATA):
@@ -40,14 +40,16 @@ def filter_to_q(expression: nodes.Expression, *, metadata: str, columns: Mapping
         case Condition() if expression.field.name in columns:
             column = columns[expression.field.name]
             return _as_q(column, lambda sql, values: compare_sql(expression, sql, *values))
-    named = expression.field.name if isinstance(expression, Condition) else str(expression.items)
-    known = ", ".join(["metadata", "metadata_key", "metadata_value", *columns])
-    raise FilterError(f"This list is not filtered by `{named}`, but by {known}.")
+    field = expression.field.name if isinstance(expression, Condition) else str(expression.items)
+    supported = ", ".join(["metadata", "metadata_key", "metadata_value", *columns])
+    raise FilterError(
+        f"This list cannot be filtered by `{field}`; it can be filtered by {supported}."
+    )
 
 
-def _any_pair(some: AnyItem, sql: str, values: tuple[Any, ...]) -> SqlCondition:
+def _any_pair(item: AnyItem, sql: str, values: tuple[Any, ...]) -> SqlCondition:
     members = f"CASE WHEN jsonb_typeof({sql}) = 'object' THEN {sql} END"
-    return any_pair_sql(some, members, *values, *values)
+    return any_pair_sql(item, members, *values, *values)
 
 
 def _compare_object(condition: Condition, sql: str, values: tuple[Any, ...]) -> SqlCondition:
@@ -59,8 +61,8 @@ def _compare_object(condition: Condition, sql: str, values: tuple[Any, ...]) -> 
     return SqlCondition(f"{sql} <> '{{}}'", values)
 
 
-def _as_q(path: str, make: _Make) -> Q:
-    return Q(_IsTrue(F(path), make))
+def _as_q(path: str, build_sql: _SqlBuilder) -> Q:
+    return Q(_IsTrue(F(path), build_sql))
 
 
 class _IsTrue(Expression):
@@ -69,10 +71,10 @@ class _IsTrue(Expression):
     output_field = BooleanField()
     conditional = True
 
-    def __init__(self, source: Any, make: _Make) -> None:
+    def __init__(self, source: Any, build_sql: _SqlBuilder) -> None:
         super().__init__()
         self.source = source
-        self.make = make
+        self.build_sql = build_sql
 
     def get_source_expressions(self) -> list[Any]:
         return [self.source]
@@ -82,5 +84,5 @@ class _IsTrue(Expression):
 
     def as_sql(self, compiler: Any, connection: Any) -> tuple[str, tuple[Any, ...]]:
         sql, values = compiler.compile(self.source)
-        result = self.make(f"({sql})", tuple(values))
+        result = self.build_sql(f"({sql})", tuple(values))
         return f"(({result.text}) IS TRUE)", result.values

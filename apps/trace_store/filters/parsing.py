@@ -36,9 +36,9 @@ _COMPARISONS = {
     "eq": Comparison.EQUAL,
     "neq": Comparison.EQUAL,
     "gt": Comparison.GREATER,
-    "gte": Comparison.AT_LEAST,
+    "gte": Comparison.GREATER_OR_EQUAL,
     "lt": Comparison.LESS,
-    "lte": Comparison.AT_MOST,
+    "lte": Comparison.LESS_OR_EQUAL,
     "in": Comparison.AMONG,
     "like": Comparison.LIKE,
     "ilike": Comparison.ILIKE,
@@ -64,12 +64,12 @@ _SUGGESTIONS = {
 """Operators of other languages, for error messages."""
 
 
-def parse(text: str, known: Mapping[str, Field] = fields.BY_NAME) -> Expression:
+def parse(text: str, fields_by_name: Mapping[str, Field] = fields.BY_NAME) -> Expression:
     """Parse a filter. Raises `FilterError` with line and column if it is invalid.
 
-    `known` maps names and aliases to fields.
+    `fields_by_name` maps names and aliases to fields.
     """
-    return _Parser(known).expression(parse_calls(text))
+    return _Parser(fields_by_name).build_expression(parse_calls(text))
 
 
 def parse_thread_filter(text: str) -> Expression:
@@ -87,134 +87,145 @@ class _Leaf:
 
 @dataclass(slots=True)
 class _Parser:
-    known: Mapping[str, Field]
+    fields_by_name: Mapping[str, Field]
     conditions: int = field(default=0)
 
-    def expression(self, call: Call) -> Expression:
+    def build_expression(self, call: Call) -> Expression:
         if call.name in {"and", "or"} and not call.arguments:
-            raise call.place.error(f"`{call.name}` takes one condition or more")
+            raise call.position.error(f"`{call.name}` takes one condition or more")
         if call.name == "and":
-            return _combine([self._part(argument) for argument in call.arguments])
+            return _combine([self._parse_part(argument) for argument in call.arguments])
         if call.name == "or":
-            parts = tuple(self._whole(argument) for argument in call.arguments)
+            parts = tuple(self._parse_operand(argument) for argument in call.arguments)
             return parts[0] if len(parts) == 1 else Or(parts)
         if call.name == "not":
             if len(call.arguments) != 1:
-                raise call.place.error("`not` takes one condition")
-            return Not(self._whole(call.arguments[0]))
-        return _combine([self._leaf(call)])
+                raise call.position.error("`not` takes one condition")
+            return Not(self._parse_operand(call.arguments[0]))
+        return _combine([self._parse_leaf(call)])
 
-    def _whole(self, argument: Argument) -> Expression:
-        return _combine([self._part(argument)])
+    def _parse_operand(self, argument: Argument) -> Expression:
+        return _combine([self._parse_part(argument)])
 
-    def _part(self, argument: Argument) -> Expression | _Leaf:
+    def _parse_part(self, argument: Argument) -> Expression | _Leaf:
         if not isinstance(argument, Call):
-            raise argument.place.error('a condition is due here, such as `eq(name, "agent")`')
-        return self.expression(argument) if argument.name in _COMBINATORS else self._leaf(argument)
+            raise argument.position.error('expected a condition such as `eq(name, "agent")`')
+        return (
+            self.build_expression(argument)
+            if argument.name in _COMBINATORS
+            else self._parse_leaf(argument)
+        )
 
-    def _leaf(self, call: Call) -> _Leaf:
+    def _parse_leaf(self, call: Call) -> _Leaf:
         comparison = _COMPARISONS.get(call.name)
         if comparison is None:
-            known = (*_COMPARISONS, *_COMBINATORS)
-            raise call.place.error(f"there is no `{call.name}`{_suggestion(call.name, known)}")
+            names = (*_COMPARISONS, *_COMBINATORS)
+            raise call.position.error(
+                f"there is no function `{call.name}`{_suggestion(call.name, names)}"
+            )
         self.conditions += 1
         if self.conditions > MAX_CONDITIONS:
-            raise call.place.error(f"a filter may have {MAX_CONDITIONS} conditions")
+            raise call.position.error(f"a filter may have at most {MAX_CONDITIONS} conditions")
         if comparison is Comparison.SEARCH and len(call.arguments) == 1:
-            text = literals.parse_search_text(_literal(call.arguments[0]))
+            text = literals.parse_search_text(_require_literal(call.arguments[0]))
             return _Leaf(Condition(fields.ALL_CONTENT, comparison, text), is_negative=False)
         if not call.arguments:
-            raise call.place.error(f"`{call.name}` says no field")
-        result = self._field(call.arguments[0])
-        _check_operator(call, result)
-        return _condition(call, result, comparison, call.arguments[1:])
+            raise call.position.error(f"`{call.name}` has no field")
+        field = self._find_field(call.arguments[0])
+        _check_operator(call, field)
+        return _build_leaf(call, field, comparison, call.arguments[1:])
 
-    def _field(self, argument: Argument) -> Field:
+    def _find_field(self, argument: Argument) -> Field:
         if not isinstance(argument, Name | String):
-            raise argument.place.error("the name of a field is due here")
-        result = self.known.get(argument.text)
-        if result is None:
-            meant = _suggestion(argument.text, list(self.known))
-            raise argument.place.error(f"there is no field `{argument.text:.60}`{meant}")
-        return result
+            raise argument.position.error("expected the name of a field")
+        field = self.fields_by_name.get(argument.text)
+        if field is None:
+            suggestion = _suggestion(argument.text, list(self.fields_by_name))
+            raise argument.position.error(f"there is no field `{argument.text:.60}`{suggestion}")
+        return field
 
 
 def _combine(parts: Sequence[Expression | _Leaf]) -> Expression:
     """Combine the parts by `and`; conditions on one kind of item form one `AnyItem`."""
-    together: list[Expression] = []
-    grouped: dict[ItemKind, list[_Leaf]] = {}
+    operands: list[Expression] = []
+    leaves_by_kind: dict[ItemKind, list[_Leaf]] = {}
     for part in parts:
         if not isinstance(part, _Leaf):
-            together.append(part)
+            operands.append(part)
         elif part.condition.field.items is None:
-            together.append(Not(part.condition) if part.is_negative else part.condition)
+            operands.append(Not(part.condition) if part.is_negative else part.condition)
         else:
-            grouped.setdefault(part.condition.field.items, []).append(part)
-    for items, leaves in grouped.items():
-        met = tuple(leave.condition for leave in leaves if not leave.is_negative)
-        not_met = tuple(leave.condition for leave in leaves if leave.is_negative)
-        if met:
-            together.append(AnyItem(items, met, not_met))
+            leaves_by_kind.setdefault(part.condition.field.items, []).append(part)
+    for items, leaves in leaves_by_kind.items():
+        positive = tuple(leaf.condition for leaf in leaves if not leaf.is_negative)
+        negative = tuple(leaf.condition for leaf in leaves if leaf.is_negative)
+        if positive:
+            operands.append(AnyItem(items, positive, negative))
         else:
             # Only negative conditions: no item may match any of them.
-            together += [Not(AnyItem(items, (leave,))) for leave in not_met]
-    return together[0] if len(together) == 1 else And(tuple(together))
+            operands += [Not(AnyItem(items, (condition,))) for condition in negative]
+    return operands[0] if len(operands) == 1 else And(tuple(operands))
 
 
-def _suggestion(written: str, known: Sequence[str]) -> str:
-    word = written[:60].lower()
-    close = [_SUGGESTIONS[word]] if word in _SUGGESTIONS else get_close_matches(word, known, n=1)
-    return f"; did you mean `{close[0]}`?" if close else ""
+def _suggestion(name: str, candidates: Sequence[str]) -> str:
+    word = name[:60].lower()
+    matches = (
+        [_SUGGESTIONS[word]] if word in _SUGGESTIONS else get_close_matches(word, candidates, n=1)
+    )
+    return f"; did you mean `{matches[0]}`?" if matches else ""
 
 
 def _check_operator(call: Call, field: Field) -> None:
-    taken = fields.OPERATORS[field.kind]
-    if call.name in taken or (call.name == "search" and field.is_searched):
+    supported = fields.OPERATORS[field.kind]
+    if call.name in supported or (call.name == "search" and field.is_searched):
         return
-    taken += ("search",) if field.is_searched else ()
-    raise call.place.error(
-        f"`{field.name}` is {field.kind} and does not take `{call.name}`, but {', '.join(taken)}"
+    supported += ("search",) if field.is_searched else ()
+    raise call.position.error(
+        f"`{field.name}` is {field.kind} and does not support `{call.name}`;"
+        f" supported: {', '.join(supported)}"
     )
 
 
-def _condition(
+def _build_leaf(
     call: Call, field: Field, comparison: Comparison, arguments: Sequence[Argument]
 ) -> _Leaf:
     is_negative = call.name in _NEGATIVE
     if comparison is Comparison.PRESENT:
         if arguments:
-            raise arguments[0].place.error(f"`{call.name}` takes nothing but the field")
+            raise arguments[0].position.error(f"`{call.name}` takes only the field")
         return _Leaf(Condition(field, comparison), is_negative)
     if len(arguments) != 1:
-        what = "a list" if comparison is Comparison.AMONG else "one value"
-        raise call.place.error(f"`{call.name}` takes a field and {what}")
+        operand = "a list" if comparison is Comparison.AMONG else "one value"
+        raise call.position.error(f"`{call.name}` takes a field and {operand}")
     argument = arguments[0]
     if comparison is Comparison.AMONG:
-        written = argument.values if isinstance(argument, ListLiteral) else (argument,)
-        values = tuple(_value(field, comparison, item) for item in written)
+        items = argument.values if isinstance(argument, ListLiteral) else (argument,)
+        values = tuple(_parse_value(field, comparison, item) for item in items)
         return _Leaf(Condition(field, comparison, values), is_negative)
     if comparison is Comparison.EQUAL and literals.is_null(argument):
         # `eq(x, null)` is the negation of presence, and `neq(x, null)` is presence.
         return _Leaf(Condition(field, Comparison.PRESENT), not is_negative)
     if field.kind is FieldType.TEXTS and comparison is Comparison.CONTAINS:
         comparison = Comparison.EQUAL
-    return _Leaf(Condition(field, comparison, _value(field, comparison, argument)), is_negative)
+    return _Leaf(
+        Condition(field, comparison, _parse_value(field, comparison, argument)), is_negative
+    )
 
 
-def _literal(argument: Argument) -> Name | Number | String:
+def _require_literal(argument: Argument) -> Name | Number | String:
     if isinstance(argument, Call | ListLiteral):
-        what = "condition" if isinstance(argument, Call) else "list"
-        raise argument.place.error(f"a value is due here, not a {what}")
+        kind = "condition" if isinstance(argument, Call) else "list"
+        raise argument.position.error(f"expected a value, not a {kind}")
     return argument
 
 
-def _value(field: Field, comparison: Comparison, argument: Argument) -> Value:
-    literal = _literal(argument)
+def _parse_value(field: Field, comparison: Comparison, argument: Argument) -> Value:
+    literal = _require_literal(argument)
     if literals.is_null(literal):
-        raise literal.place.error("null is only equal or not equal: use `is_null` or `eq`")
+        raise literal.position.error("null can only be equal or not equal: use `is_null` or `eq`")
     if isinstance(literal, Name) and not literals.is_boolean(literal):
-        raise literal.place.error(
-            f'`{literal.text:.60}` is no value; a text stands in quotes: "{literal.text:.60}"'
+        raise literal.position.error(
+            f'`{literal.text:.60}` is not a value; write strings in quotes: "{literal.text:.60}"'
         )
     match comparison:
         case Comparison.SEARCH:
@@ -230,10 +241,10 @@ def _value(field: Field, comparison: Comparison, argument: Argument) -> Value:
         return literals.parse_number(literal)
     if field.is_word:
         return literals.parse_text(literal).lower()
-    return _READERS[field.kind](literal)
+    return _PARSERS[field.kind](literal)
 
 
-_READERS: dict[FieldType, Callable[[literals.Literal], Value]] = {
+_PARSERS: dict[FieldType, Callable[[literals.Literal], Value]] = {
     FieldType.UUID: literals.parse_uuid,
     FieldType.TEXT: literals.parse_text,
     FieldType.TEXTS: literals.parse_text,

@@ -1,4 +1,4 @@
-"""What a filter implies for its query: time bounds, roots only, required values."""
+"""Analysis of filters: the time bounds, root restriction and required values that they imply."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ def extract_time_bounds(query: RunQuery) -> RunQuery:
     """Move start time bounds that hold for all runs from the filter to the query."""
     if query.where is None:
         return query
-    rest: list[Expression] = []
+    remaining: list[Expression] = []
     begin, end = query.started_from, query.started_until
     for part in split_conjunction(query.where):
         bounds = _time_bounds(part)
         if bounds is None:
-            rest.append(part)
+            remaining.append(part)
             continue
         low, high = bounds
         begin = low if begin is None or (low is not None and low > begin) else begin
         end = high if end is None or (high is not None and high < end) else end
-    where = join_conjunction(rest) if rest else None
+    where = join_conjunction(remaining) if remaining else None
     return replace(query, started_from=begin, started_until=end, where=where)
 
 
@@ -35,12 +35,12 @@ def extract_root_condition(query: RunQuery) -> RunQuery:
     if query.where is None or query.is_root is not None:
         return query
     parts = split_conjunction(query.where)
-    results = [is_root for part in parts if (is_root := root_condition(part)) is not None]
-    if not results or len(set(results)) > 1:
+    root_values = {is_root for part in parts if (is_root := root_condition(part)) is not None}
+    if len(root_values) != 1:
         return query
-    rest = [part for part in parts if root_condition(part) is None]
-    where = join_conjunction(rest) if rest else None
-    return replace(query, is_root=results[0], where=where)
+    remaining = [part for part in parts if root_condition(part) is None]
+    where = join_conjunction(remaining) if remaining else None
+    return replace(query, is_root=root_values.pop(), where=where)
 
 
 def split_conjunction(where: Expression) -> list[Expression]:
@@ -72,19 +72,24 @@ def _time_bounds(part: Expression) -> tuple[datetime | None, datetime | None] | 
     value = part.value
     if not isinstance(value, datetime):
         return None
-    match part.comparison:
-        case Comparison.AT_LEAST:
-            return value, None
-        case Comparison.GREATER:
-            return value + _TICK, None
-        case Comparison.AT_MOST:
-            return None, value
-        case Comparison.LESS:
-            return None, value - _TICK
+    try:
+        match part.comparison:
+            case Comparison.GREATER_OR_EQUAL:
+                return value, None
+            case Comparison.GREATER:
+                return value + _TICK, None
+            case Comparison.LESS_OR_EQUAL:
+                return None, value
+            case Comparison.LESS:
+                return None, value - _TICK
+    except OverflowError:
+        # No time follows the last one or precedes the first one; SQL evaluates the condition.
+        return None
     return None
 
 
 def root_condition(part: Expression) -> bool | None:
+    """The value of `is_root` that the part requires; None if it is another condition."""
     if isinstance(part, Not):
         result = root_condition(part.part)
         return None if result is None else not result

@@ -6,7 +6,7 @@ The store uses it where SQL cannot decide, and tests compare SQL with it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
@@ -24,7 +24,12 @@ from apps.trace_store.filters.nodes import (
 )
 from apps.trace_store.filters.subjects import FeedbackItem, FilterSubject, Pair, extract_texts
 from apps.trace_store.filters.terms import searched_content
-from apps.trace_store.filters.text_matching import fold_case, matches_like, split_words
+from apps.trace_store.filters.text_matching import (
+    fold_case,
+    matches_like,
+    parse_search,
+    split_words,
+)
 
 
 def matches(expression: Expression, subject: FilterSubject) -> bool:
@@ -59,41 +64,41 @@ def _run_matches(subject: FilterSubject, condition: Condition) -> bool:
 
 
 def _item_matches(item: Pair | FeedbackItem, condition: Condition) -> bool:
-    value = _PARTS[condition.field.name](item)
+    value = _ITEM_VALUES[condition.field.name](item)
     if isinstance(condition.value, Decimal) and condition.field.is_json:
-        # A string does not compare with numbers, even if it looks like one.
+        # A string does not compare with numbers, even if it looks like subject.
         is_number = item.is_number if isinstance(item, Pair) else item.value_is_number
         value = Decimal(value) if is_number else None
     return compare_values(value, condition.comparison, condition.value)
 
 
-def compare_values(value: Any, comparison: Comparison, wanted: Any) -> bool:
+def compare_values(value: Any, comparison: Comparison, operand: Any) -> bool:
     """Compare two values of one type; a missing value fails every comparison."""
     if value is None:
         return False
     if isinstance(value, float):
-        wanted = (
-            tuple(map(float, wanted)) if isinstance(wanted, tuple) else wanted and float(wanted)
+        operand = (
+            tuple(map(float, operand)) if isinstance(operand, tuple) else operand and float(operand)
         )
     match comparison:
         case Comparison.PRESENT:
             return True
         case Comparison.EQUAL:
-            return bool(value == wanted)
+            return bool(value == operand)
         case Comparison.AMONG:
-            return value in wanted
+            return value in operand
         case Comparison.GREATER:
-            return bool(value > wanted)
-        case Comparison.AT_LEAST:
-            return bool(value >= wanted)
+            return bool(value > operand)
+        case Comparison.GREATER_OR_EQUAL:
+            return bool(value >= operand)
         case Comparison.LESS:
-            return bool(value < wanted)
-        case Comparison.AT_MOST:
-            return bool(value <= wanted)
+            return bool(value < operand)
+        case Comparison.LESS_OR_EQUAL:
+            return bool(value <= operand)
         case Comparison.LIKE:
-            return matches_like(value, wanted)
+            return matches_like(value, operand)
         case Comparison.ILIKE:
-            return matches_like(fold_case(value), fold_case(wanted))
+            return matches_like(fold_case(value), fold_case(operand))
     raise ValueError(comparison)
 
 
@@ -104,96 +109,105 @@ def _object_matches(members: dict[str, Any], condition: Condition) -> bool:
         case Comparison.EXISTS, str(key):
             return key in members
         case Comparison.CONTAINS, JsonObject(text):
-            return _contains(members, _parsed(text))
+            return _contains(members, _parse_json(text))
     raise ValueError(condition.comparison)
 
 
-def _contains(whole: Any, part: Any) -> bool:
+def _contains(container: Any, part: Any) -> bool:
     """Like `@>` of jsonb: objects by key, lists by element in any order."""
-    if isinstance(whole, dict) and isinstance(part, dict):
-        return all(key in whole and _contains(whole[key], part[key]) for key in part)
-    if isinstance(whole, list) and isinstance(part, list):
-        return all(any(_contains(item, wanted) for item in whole) for wanted in part)
+    if isinstance(container, dict) and isinstance(part, dict):
+        return all(key in container and _contains(container[key], part[key]) for key in part)
+    if isinstance(container, list) and isinstance(part, list):
+        return all(any(_contains(item, operand) for item in container) for operand in part)
     # JSON true is not 1.
-    return bool(whole == part) and isinstance(whole, bool) == isinstance(part, bool)
+    return bool(container == part) and isinstance(container, bool) == isinstance(part, bool)
 
 
 def _has_words(content: Sequence[str] | Any, text: str) -> bool:
-    missing = set(split_words(text))
+    searched = parse_search(text)
+    missing, prefixes = set(searched.words), set(searched.prefixes)
     for item in content:
-        missing.difference_update(split_words(item))
-        if not missing:
+        words = set(split_words(item))
+        missing -= words
+        prefixes = {prefix for prefix in prefixes if not _has_prefix(words, prefix)}
+        if not missing and not prefixes:
             return True
     return False
 
 
+def _has_prefix(words: Collection[str], prefix: str) -> bool:
+    return any(word.startswith(prefix) for word in words)
+
+
 @lru_cache(maxsize=100)
-def _parsed(text: str | bytes) -> Any:
+def _parse_json(text: str | bytes) -> Any:
     return json.loads(text, parse_float=Decimal)
 
 
 def _seconds(subject: FilterSubject, until: Any) -> Decimal | None:
     if until is None:
         return None
-    lasted = until - subject.run.start_time
-    return Decimal(lasted.days * 86_400 + lasted.seconds) + Decimal(lasted.microseconds) / 10**6
+    duration = until - subject.run.start_time
+    return (
+        Decimal(duration.days * 86_400 + duration.seconds) + Decimal(duration.microseconds) / 10**6
+    )
 
 
-def _number(value: Any) -> Any:
+def _to_decimal(value: Any) -> Any:
     return None if value is None else Decimal(value)
 
 
 _VALUES: dict[str, Callable[[FilterSubject], Any]] = {
-    "id": lambda one: one.run.id,
-    "trace_id": lambda one: one.run.trace_id,
-    "parent_run_id": lambda one: one.run.parent_run_id,
-    "session_id": lambda one: one.run.project_id,
-    "reference_example_id": lambda one: one.run.reference_example_id,
-    "reference_dataset_id": lambda one: one.reference_dataset_id,
-    "name": lambda one: one.run.name,
-    "run_type": lambda one: one.run.run_type,
-    "status": lambda one: str(one.run.status),
-    "error": lambda one: one.error_text,
-    "thread_id": lambda one: one.run.thread_key,
-    "dotted_order": lambda one: one.run.dotted_order,
-    "model": lambda one: one.run.model,
-    "is_root": lambda one: one.run.is_root,
-    "execution_order": lambda one: one.run.depth + 1,
-    "start_time": lambda one: one.run.start_time,
-    "end_time": lambda one: one.run.end_time,
-    "first_token_time": lambda one: one.run.first_token_time,
-    "latency": lambda one: _seconds(one, one.run.end_time),
-    "first_token_latency": lambda one: _seconds(one, one.run.first_token_time),
-    "total_tokens": lambda one: _number(one.run.usage.total_tokens),
-    "prompt_tokens": lambda one: _number(one.run.usage.prompt_tokens),
-    "completion_tokens": lambda one: _number(one.run.usage.completion_tokens),
-    "total_cost": lambda one: one.run.usage.total_cost,
-    "prompt_cost": lambda one: one.run.usage.prompt_cost,
-    "completion_cost": lambda one: one.run.usage.completion_cost,
-    "tags": lambda one: list(one.run.tags),
-    "metadata": lambda one: _parsed(bytes(one.run.metadata_json)),
-    "inputs": lambda one: one.run.inputs_preview,
-    "outputs": lambda one: one.run.outputs_preview,
+    "id": lambda subject: subject.run.id,
+    "trace_id": lambda subject: subject.run.trace_id,
+    "parent_run_id": lambda subject: subject.run.parent_run_id,
+    "session_id": lambda subject: subject.run.project_id,
+    "reference_example_id": lambda subject: subject.run.reference_example_id,
+    "reference_dataset_id": lambda subject: subject.reference_dataset_id,
+    "name": lambda subject: subject.run.name,
+    "run_type": lambda subject: subject.run.run_type,
+    "status": lambda subject: str(subject.run.status),
+    "error": lambda subject: subject.error_text,
+    "thread_id": lambda subject: subject.run.thread_key,
+    "dotted_order": lambda subject: subject.run.dotted_order,
+    "model": lambda subject: subject.run.model,
+    "is_root": lambda subject: subject.run.is_root,
+    "execution_order": lambda subject: subject.run.depth + 1,
+    "start_time": lambda subject: subject.run.start_time,
+    "end_time": lambda subject: subject.run.end_time,
+    "first_token_time": lambda subject: subject.run.first_token_time,
+    "latency": lambda subject: _seconds(subject, subject.run.end_time),
+    "first_token_latency": lambda subject: _seconds(subject, subject.run.first_token_time),
+    "total_tokens": lambda subject: _to_decimal(subject.run.usage.total_tokens),
+    "prompt_tokens": lambda subject: _to_decimal(subject.run.usage.prompt_tokens),
+    "completion_tokens": lambda subject: _to_decimal(subject.run.usage.completion_tokens),
+    "total_cost": lambda subject: subject.run.usage.total_cost,
+    "prompt_cost": lambda subject: subject.run.usage.prompt_cost,
+    "completion_cost": lambda subject: subject.run.usage.completion_cost,
+    "tags": lambda subject: list(subject.run.tags),
+    "metadata": lambda subject: _parse_json(bytes(subject.run.metadata_json)),
+    "inputs": lambda subject: subject.run.inputs_preview,
+    "outputs": lambda subject: subject.run.outputs_preview,
 }
 """A list is a field with several values. Inputs and outputs only support null checks."""
 
 _CONTENT: dict[str, Callable[[FilterSubject], Any]] = {
     "": searched_content,
-    "name": lambda one: [one.run.name],
-    "error": lambda one: [one.error_text or ""],
-    "metadata": lambda one: extract_texts(one.run.metadata_json),
-    "inputs": lambda one: extract_texts(one.inputs),
-    "outputs": lambda one: extract_texts(one.outputs),
+    "name": lambda subject: [subject.run.name],
+    "error": lambda subject: [subject.error_text or ""],
+    "metadata": lambda subject: extract_texts(subject.run.metadata_json),
+    "inputs": lambda subject: extract_texts(subject.inputs),
+    "outputs": lambda subject: extract_texts(subject.outputs),
 }
 
 _ITEMS: dict[ItemKind, Callable[[FilterSubject], Sequence[Pair] | Sequence[FeedbackItem]]] = {
-    ItemKind.METADATA: lambda one: one.metadata_pairs,
-    ItemKind.INPUTS: lambda one: one.input_pairs,
-    ItemKind.OUTPUTS: lambda one: one.output_pairs,
-    ItemKind.FEEDBACK: lambda one: one.feedback,
+    ItemKind.METADATA: lambda subject: subject.metadata_pairs,
+    ItemKind.INPUTS: lambda subject: subject.input_pairs,
+    ItemKind.OUTPUTS: lambda subject: subject.output_pairs,
+    ItemKind.FEEDBACK: lambda subject: subject.feedback,
 }
 
-_PARTS: dict[str, Callable[[Any], Any]] = {
+_ITEM_VALUES: dict[str, Callable[[Any], Any]] = {
     "metadata_key": lambda pair: pair.key,
     "metadata_value": lambda pair: pair.value,
     "input_key": lambda pair: pair.key,

@@ -1,4 +1,4 @@
-"""Pieces of SQL with their values, and what is known of a condition that SQL cannot decide."""
+"""SQL fragments with their values, and the bounds of conditions that SQL cannot decide."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from apps.trace_store.filters.text_matching import fold_case
 
 @dataclass(frozen=True, slots=True)
 class SqlCondition:
-    """A condition. Where it comes out as NULL it is not true, as everywhere in SQL."""
+    """A SQL condition with its parameters; NULL counts as not true, as in `WHERE`."""
 
     text: str
     values: tuple[Any, ...] = ()
@@ -23,13 +23,13 @@ class SqlCondition:
 
 @dataclass(frozen=True, slots=True)
 class CompileTarget:
-    """What a filter is compiled for."""
+    """The relation and options for which a filter is compiled."""
 
     workspace_id: UUID
     table: str
     """`trace_store_run`, or an alias of it."""
     as_processed: bool = False
-    """Whether sums count as they were processed last, so that SQL can decide on them."""
+    """Whether the stored totals are taken as final, so that SQL can decide on them."""
 
 
 TRUE, FALSE = SqlCondition("true"), SqlCondition("false")
@@ -37,14 +37,14 @@ TRUE, FALSE = SqlCondition("true"), SqlCondition("false")
 
 @dataclass(frozen=True, slots=True)
 class SqlBounds:
-    """A condition between two: true wherever `surely` is, and nowhere that `perhaps` is not."""
+    """Bounds of a condition: `sufficient` implies it, and it implies `necessary`."""
 
-    perhaps: SqlCondition
-    surely: SqlCondition
+    necessary: SqlCondition
+    sufficient: SqlCondition
 
     @property
     def is_exact(self) -> bool:
-        return self.perhaps == self.surely
+        return self.necessary == self.sufficient
 
 
 def exact_bounds(text: str, *values: Any) -> SqlBounds:
@@ -53,20 +53,20 @@ def exact_bounds(text: str, *values: Any) -> SqlBounds:
 
 
 def upper_bound(text: str, *values: Any) -> SqlBounds:
-    """What may be true only where this is."""
+    """Return the bounds of a condition for which this SQL is only necessary."""
     return SqlBounds(SqlCondition(text, values), FALSE)
 
 
 def all_of_sql(parts: Sequence[SqlCondition]) -> SqlCondition:
-    return _join(parts, "AND", nothing=TRUE, decides=FALSE)
+    return _join(parts, "AND", neutral=TRUE, absorbing=FALSE)
 
 
 def any_of_sql(parts: Sequence[SqlCondition]) -> SqlCondition:
-    return _join(parts, "OR", nothing=FALSE, decides=TRUE)
+    return _join(parts, "OR", neutral=FALSE, absorbing=TRUE)
 
 
 def negate(part: SqlCondition) -> SqlCondition:
-    """The complement: also where the part is NULL."""
+    """Return the complement, which is true where the part is NULL."""
     if part == TRUE:
         return FALSE
     if part == FALSE:
@@ -75,71 +75,74 @@ def negate(part: SqlCondition) -> SqlCondition:
 
 
 def _join(
-    parts: Sequence[SqlCondition], word: str, *, nothing: SqlCondition, decides: SqlCondition
+    parts: Sequence[SqlCondition], operator: str, *, neutral: SqlCondition, absorbing: SqlCondition
 ) -> SqlCondition:
-    telling = [part for part in parts if part != nothing]
-    if decides in telling:
-        return decides
-    if len(telling) < 2:
-        return telling[0] if telling else nothing
-    text = f" {word} ".join(f"({part.text})" for part in telling)
-    return SqlCondition(text, tuple(value for part in telling for value in part.values))
+    undecided = [part for part in parts if part != neutral]
+    if absorbing in undecided:
+        return absorbing
+    if len(undecided) < 2:
+        return undecided[0] if undecided else neutral
+    text = f" {operator} ".join(f"({part.text})" for part in undecided)
+    return SqlCondition(text, tuple(value for part in undecided for value in part.values))
 
 
 _SIGNS = {
     Comparison.EQUAL: "=",
     Comparison.GREATER: ">",
-    Comparison.AT_LEAST: ">=",
+    Comparison.GREATER_OR_EQUAL: ">=",
     Comparison.LESS: "<",
-    Comparison.AT_MOST: "<=",
+    Comparison.LESS_OR_EQUAL: "<=",
 }
 
 
 def compare_sql(condition: Condition, expression: str, *values: object) -> SqlCondition:
-    """The condition on the expression; `values` are those that the expression needs itself."""
-    comparison, wanted = condition.comparison, condition.value
+    """Compile a condition on the expression; `values` are the parameters of the expression."""
+    comparison, operand = condition.comparison, condition.value
     is_text = condition.field.kind in {FieldType.TEXT, FieldType.TEXTS}
     match comparison:
         case Comparison.PRESENT:
             return SqlCondition(f"{expression} IS NOT NULL", values)
-        case Comparison.AMONG if isinstance(wanted, tuple):
+        case Comparison.AMONG if isinstance(operand, tuple):
             return (
-                SqlCondition(f"{expression} = ANY(%s)", (*values, list(wanted)))
-                if wanted
+                SqlCondition(f"{expression} = ANY(%s)", (*values, list(operand)))
+                if operand
                 else FALSE
             )
         case Comparison.LIKE:
-            return SqlCondition(f'{expression} COLLATE "C" LIKE %s', (*values, wanted))
+            return SqlCondition(f'{expression} COLLATE "C" LIKE %s', (*values, operand))
         case Comparison.ILIKE:
-            # By a collation of the server's own: the same on every system.
+            # The built-in collation gives the same result on every system.
             lowered = f'lower({expression} COLLATE "pg_c_utf8")'
-            return SqlCondition(f"{lowered} LIKE %s", (*values, fold_case(str(wanted))))
+            return SqlCondition(f"{lowered} LIKE %s", (*values, fold_case(str(operand))))
     sign = _SIGNS[comparison]
-    # Texts are in the order of their characters, whatever the database's language.
+    # Order texts by code point, independently of the locale of the database.
     collated = ' COLLATE "C"' if is_text and sign != "=" else ""
-    return SqlCondition(f"{expression}{collated} {sign} %s", (*values, wanted))
+    return SqlCondition(f"{expression}{collated} {sign} %s", (*values, operand))
 
 
-def any_pair_sql(some: AnyItem, members: str, *values: object) -> SqlCondition:
-    """A pair of metadata anywhere in the object that `members` is; `values` are those it needs."""
+def any_pair_sql(any_item: AnyItem, members: str, *values: object) -> SqlCondition:
+    """The condition that a pair of the JSON object `members`, with parameters `values`, matches."""
 
-    def met(condition: Condition) -> SqlCondition:
+    def compile_condition(condition: Condition) -> SqlCondition:
         if condition.field.name == "metadata_key":
             return compare_sql(condition, "pair.key")
         if compares_numbers(condition):
             return compare_number_sql(condition, "pair.value")
         return compare_sql(condition, "(pair.value #>> '{}')")
 
-    where = item_conditions(some, met)
+    where = item_conditions(any_item, compile_condition)
     return SqlCondition(
         f"EXISTS (SELECT FROM jsonb_each({members}) pair WHERE {where.text})",
         (*values, *where.values),
     )
 
 
-def item_conditions(some: AnyItem, met: Callable[[Condition], SqlCondition]) -> SqlCondition:
-    parts = [*map(met, some.conditions), *(negate(met(item)) for item in some.but_not)]
-    return all_of_sql(parts)
+def item_conditions(
+    any_item: AnyItem, compile_condition: Callable[[Condition], SqlCondition]
+) -> SqlCondition:
+    """Join the compiled conditions on one item."""
+    excluded = (negate(compile_condition(condition)) for condition in any_item.but_not)
+    return all_of_sql([*map(compile_condition, any_item.conditions), *excluded])
 
 
 def compares_numbers(condition: Condition) -> bool:
@@ -147,7 +150,7 @@ def compares_numbers(condition: Condition) -> bool:
 
 
 def compare_number_sql(condition: Condition, expression: str, *values: object) -> SqlCondition:
-    """Of a value that is a number in JSON, compared as such."""
+    """Compare a JSON value as a number; values of other types do not match."""
     number = f"CASE WHEN jsonb_typeof({expression}) = 'number' THEN ({expression})::numeric END"
     return compare_sql(
         replace(condition, field=BY_NAME["total_tokens"]), f"({number})", *values, *values

@@ -79,31 +79,31 @@ def extract_pairs(payload: bytes | None) -> Iterator[Pair]:
     if payload is None:
         return
     # A stack instead of recursion: payloads may nest deeper than the recursion limit.
-    waiting: list[tuple[str, bool, Any]] = [("", False, _decode(payload))]
-    while waiting:
-        path, is_member, value = waiting.pop()
+    pending: list[tuple[str, bool, Any]] = [("", False, _decode(payload))]
+    while pending:
+        path, is_member, value = pending.pop()
         if isinstance(value, dict):
             if is_member:
                 yield Pair(path, None)
-            inside = f"{path}." if path else ""
-            waiting += [(f"{inside}{_clean(k)}", True, v) for k, v in reversed(value.items())]
+            prefix = f"{path}." if path else ""
+            pending += [(f"{prefix}{_clean(k)}", True, v) for k, v in reversed(value.items())]
         elif isinstance(value, list):
             if is_member:
                 yield Pair(path, None)
-            waiting += [(path, False, item) for item in reversed(value)]
+            pending += [(path, False, item) for item in reversed(value)]
         else:
             yield Pair(path, *_scalar_text(value))
 
 
 def extract_texts(payload: bytes | None) -> Iterator[str]:
     """All strings and numbers of the payload, without keys."""
-    waiting = [] if payload is None else [_decode(payload)]
-    while waiting:
-        value = waiting.pop()
+    pending = [] if payload is None else [_decode(payload)]
+    while pending:
+        value = pending.pop()
         if isinstance(value, dict):
-            waiting += value.values()
+            pending += value.values()
         elif isinstance(value, list):
-            waiting += value
+            pending += value
         elif value is not None and not isinstance(value, bool):
             yield _clean(str(value))
 
@@ -115,12 +115,12 @@ class _Numeral(str):
 
 
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_whole = msgspec.json.Decoder(float_hook=_Numeral)
+_decoder = msgspec.json.Decoder(float_hook=_Numeral)
 
 
 def _decode(payload: bytes) -> Any:
     try:
-        return _whole.decode(payload)
+        return _decoder.decode(payload)
     except RecursionError:
         # msgspec counts outer stack frames; orjson has a fixed limit that stored payloads respect.
         return orjson.loads(payload)

@@ -40,10 +40,10 @@ class SourcePosition:
     line: int
     column: int
 
-    def error(self, what: str) -> FilterError:
+    def error(self, message: str) -> FilterError:
         return FilterError(
-            f"line {self.line}, column {self.column}: {what}",
-            [{"line": self.line, "column": self.column, "message": what}],
+            f"line {self.line}, column {self.column}: {message}",
+            [{"line": self.line, "column": self.column, "message": message}],
         )
 
 
@@ -52,32 +52,32 @@ class Name:
     """A field, or true, false or null."""
 
     text: str
-    place: SourcePosition
+    position: SourcePosition
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
     text: str
-    place: SourcePosition
+    position: SourcePosition
 
 
 @dataclass(frozen=True, slots=True)
 class String:
     text: str
-    place: SourcePosition
+    position: SourcePosition
 
 
 @dataclass(frozen=True, slots=True)
 class ListLiteral:
     values: tuple[Literal, ...]
-    place: SourcePosition
+    position: SourcePosition
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
     name: str
     arguments: tuple[Argument, ...]
-    place: SourcePosition
+    position: SourcePosition
     depth: int
 
 
@@ -89,7 +89,7 @@ def parse_calls(text: str) -> Call:
     """Parse the text, which is one call. Raises `FilterError` with the position."""
     if len(text) > MAX_LENGTH:
         raise SourcePosition(1, 1).error(
-            f"a filter may have {MAX_LENGTH:,} characters; this has {len(text):,}"
+            f"a filter may have at most {MAX_LENGTH:,} characters; this has {len(text):,}"
         )
     # Replace characters that PostgreSQL cannot store, as in stored texts, one for one.
     text = UNSTORABLE.sub("\ufffd", text)
@@ -97,16 +97,18 @@ def parse_calls(text: str) -> Call:
         # Lark does not type the result of a transformer.
         call: Call = _parser().parse(text)  # type: ignore[assignment]
     except lark.UnexpectedToken as error:
-        met = "the filter ends" if error.token.type == "$END" else f"`{error.token:.40}` is here"
+        cause = (
+            "the filter ends" if error.token.type == "$END" else f"unexpected `{error.token:.40}`"
+        )
         raise _error_position(text, error).error(
-            f"{met}, where {_describe_tokens(error.accepts)} is due"
+            f"{cause}; expected {_describe_tokens(error.accepts)}"
         ) from None
     except lark.UnexpectedCharacters as error:
-        met = text[error.pos_in_stream or 0]
-        if met in "\"'":
-            raise _error_position(text, error).error(f"this {met} has no end") from None
+        character = text[error.pos_in_stream or 0]
+        if character in "\"'":
+            raise _error_position(text, error).error(f"this {character} is not closed") from None
         raise _error_position(text, error).error(
-            f"`{met}` is here, where {_describe_tokens(error.allowed)} is due"
+            f"unexpected `{character}`; expected {_describe_tokens(error.allowed)}"
         ) from None
     return call
 
@@ -120,8 +122,8 @@ def _error_position(text: str, error: lark.UnexpectedInput) -> SourcePosition:
 
 def _describe_tokens(expected: set[str]) -> str:
     # Keep the order of the table.
-    words = [spoken for name, spoken in _TOKEN_NAMES.items() if name in expected]
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+    labels = [label for name, label in _TOKEN_NAMES.items() if name in expected]
+    return labels[0] if len(labels) == 1 else f"{', '.join(labels[:-1])} or {labels[-1]}"
 
 
 class _CallBuilder(lark.Transformer[lark.Token, Call]):
@@ -137,7 +139,7 @@ class _CallBuilder(lark.Transformer[lark.Token, Call]):
         return String(_unquote(token), _token_position(token))
 
     def listing(self, values: list[Literal]) -> ListLiteral:
-        first = values[0].place if values else SourcePosition(1, 1)
+        first = values[0].position if values else SourcePosition(1, 1)
         return ListLiteral(tuple(values), first)
 
     def call(self, children: list[Argument]) -> Call:
@@ -145,8 +147,8 @@ class _CallBuilder(lark.Transformer[lark.Token, Call]):
         inner = [argument.depth for argument in arguments if isinstance(argument, Call)]
         depth = 1 + max(inner, default=0)
         if depth > MAX_DEPTH:
-            raise name.place.error(f"calls may stand {MAX_DEPTH} deep in each other")
-        return Call(name.text, tuple(arguments), name.place, depth)
+            raise name.position.error(f"calls may be nested at most {MAX_DEPTH} deep")
+        return Call(name.text, tuple(arguments), name.position, depth)
 
     def start(self, children: list[Call]) -> Call:
         return children[0]
@@ -157,9 +159,9 @@ def _token_position(token: lark.Token) -> SourcePosition:
 
 
 def _unquote(token: lark.Token) -> str:
-    r"""The text that a literal stands for: JSON's escapes, and `\'`."""
+    r"""Return the value of a string literal: JSON's escapes, and `\'`."""
 
-    def character(match: re.Match[str]) -> str:
+    def unescape(match: re.Match[str]) -> str:
         escape = match[0][1:]
         if escape in {'"', "'", "\\", "/"}:
             return escape
@@ -169,16 +171,16 @@ def _unquote(token: lark.Token) -> str:
             return chr(int(escape[1:], 16))
         before = token[: match.start()]
         lines = before.count("\n")
-        at = _token_position(token)
-        column = match.start() - before.rfind("\n") if lines else at.column + match.start()
-        raise SourcePosition(at.line + lines, column).error(
-            f"`\\{escape}` is no escape; a backslash itself is written `\\\\`"
+        start = _token_position(token)
+        column = match.start() - before.rfind("\n") if lines else start.column + match.start()
+        raise SourcePosition(start.line + lines, column).error(
+            f"`\\{escape}` is not an escape; a backslash is written `\\\\`"
         )
 
     inner = token[1:-1]
     if "\\" not in inner:
         return str(inner)
-    text = _ESCAPE.sub(character, token)[1:-1]
+    text = _ESCAPE.sub(unescape, token)[1:-1]
     # Two escapes may encode one character (a surrogate pair), as in JSON.
     text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return UNSTORABLE.sub("\ufffd", text)

@@ -12,14 +12,14 @@ from itertools import chain
 from zlib import crc32
 
 from apps.trace_store.filters.subjects import FilterSubject, extract_pairs, extract_texts
-from apps.trace_store.filters.text_matching import split_words
+from apps.trace_store.filters.text_matching import PREFIX_LENGTHS, split_words
 
 MAX_TERMS = 5_000
-"""A run with more terms is indexed as one that may match anything."""
+"""A run with more terms is indexed as one that may match anything. Beginnings do not count."""
 
 
 class TermKind(IntEnum):
-    """What a term represents. The numbers are stored in the index: never change their meaning."""
+    """The kind of value of a term. The index stores the numbers: never change their meaning."""
 
     ANYTHING = 0
     WORD = 1
@@ -33,14 +33,15 @@ class TermKind(IntEnum):
     INPUT_PAIR = 9
     OUTPUT_KEY = 10
     OUTPUT_PAIR = 11
+    WORD_PREFIX = 12
 
 
 _PREFIXES = {kind: crc32(f"{kind.value}\x00".encode()) for kind in TermKind}
 
 
 def hash_term(kind: TermKind, text: str = "", value: str = "") -> int:
-    what = f"{text}\x00{value}".encode("utf-8", "replace")
-    return crc32(what, _PREFIXES[kind]) - 2**31
+    encoded = f"{text}\x00{value}".encode("utf-8", "replace")
+    return crc32(encoded, _PREFIXES[kind]) - 2**31
 
 
 ANYTHING = hash_term(TermKind.ANYTHING)
@@ -48,14 +49,34 @@ ANYTHING = hash_term(TermKind.ANYTHING)
 
 def extract_terms(subject: FilterSubject) -> list[int]:
     """The sorted distinct terms of the run, without feedback and totals."""
-    results: set[int] = set()
-    for item in _terms(subject):
-        results.add(item)
-        if len(results) > MAX_TERMS:
+    terms: set[int] = set()
+    for term in _field_terms(subject):
+        terms.add(term)
+        if len(terms) > MAX_TERMS:
             return [ANYTHING]
     # Hash each distinct word once: texts repeat most of their words.
-    results |= {hash_term(TermKind.WORD, word) for word in _words(subject)}
-    return sorted(results) if len(results) <= MAX_TERMS else [ANYTHING]
+    words = _distinct_words(subject)
+    terms |= {hash_term(TermKind.WORD, word) for word in words}
+    if len(terms) > MAX_TERMS:
+        return [ANYTHING]
+    for length in PREFIX_LENGTHS:
+        prefixes = {word[:length] for word in words if len(word) > length}
+        terms |= {hash_term(TermKind.WORD_PREFIX, prefix) for prefix in prefixes}
+    return sorted(terms)
+
+
+def prefix_terms(prefix: str) -> frozenset[int]:
+    """The terms of which a run has at least one if it has a word with this beginning.
+
+    Empty if the beginning is too short for the index.
+    """
+    length = next((length for length in PREFIX_LENGTHS if length <= len(prefix)), None)
+    if length is None:
+        return frozenset()
+    terms = {hash_term(TermKind.WORD_PREFIX, prefix[:length])}
+    if length == len(prefix):
+        terms.add(hash_term(TermKind.WORD, prefix))
+    return frozenset(terms)
 
 
 def searched_content(subject: FilterSubject) -> Iterator[str]:
@@ -69,14 +90,14 @@ def searched_content(subject: FilterSubject) -> Iterator[str]:
     )
 
 
-def _words(subject: FilterSubject) -> set[str]:
-    results: set[str] = set()
+def _distinct_words(subject: FilterSubject) -> set[str]:
+    words: set[str] = set()
     for text in searched_content(subject):
-        results.update(split_words(text))
-    return results
+        words.update(split_words(text))
+    return words
 
 
-def _terms(subject: FilterSubject) -> Iterator[int]:
+def _field_terms(subject: FilterSubject) -> Iterator[int]:
     run = subject.run
     yield hash_term(TermKind.NAME, run.name)
     if run.model is not None:
@@ -85,12 +106,12 @@ def _terms(subject: FilterSubject) -> Iterator[int]:
         yield hash_term(TermKind.THREAD, run.thread_key)
     for tag in run.tags:
         yield hash_term(TermKind.TAG, tag)
-    for members, of_key, of_pair in (
+    for pairs, key_kind, pair_kind in (
         (subject.metadata_pairs, TermKind.METADATA_KEY, TermKind.METADATA_PAIR),
         (extract_pairs(subject.inputs), TermKind.INPUT_KEY, TermKind.INPUT_PAIR),
         (extract_pairs(subject.outputs), TermKind.OUTPUT_KEY, TermKind.OUTPUT_PAIR),
     ):
-        for pair in members:
-            yield hash_term(of_key, pair.key)
+        for pair in pairs:
+            yield hash_term(key_kind, pair.key)
             if pair.value is not None:
-                yield hash_term(of_pair, pair.key, pair.value)
+                yield hash_term(pair_kind, pair.key, pair.value)

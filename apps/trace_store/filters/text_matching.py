@@ -8,6 +8,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
+PREFIX_LENGTHS = (7, 4)
+"""Longer words are also indexed by their beginnings of these lengths."""
+
 _PATTERN_PART = re.compile(r"\\(?P<escaped>.)|(?P<wildcard>[%_])|(?P<plain>[^%_\\]+)", re.DOTALL)
 
 
@@ -16,15 +19,15 @@ def matches_like(text: str, pattern: str) -> bool:
     if not others:
         return first.expression.fullmatch(text) is not None
     last = others.pop()
-    at, end = first.length, len(text) - last.length
-    if end < at or not first.expression.match(text) or not last.expression.match(text, end):
+    position, end = first.length, len(text) - last.length
+    if end < position or not first.expression.match(text) or not last.expression.match(text, end):
         return False
     # Greedy from the left without backtracking, so the time is linear for every pattern.
     for fragment in others:
-        match = fragment.expression.search(text, at, end)
+        match = fragment.expression.search(text, position, end)
         if match is None:
             return False
-        at = match.end()
+        position = match.end()
     return True
 
 
@@ -38,20 +41,21 @@ def fold_case(text: str) -> str:
 
 def required_words(pattern: str) -> set[str]:
     """Words that every text matching the pattern contains, in any case."""
-    between = [
-        "".join("\x00" if item is None else item for item in part) for part in _parts(pattern)
+    parts = [
+        "".join("\x00" if item is None else item for item in part)
+        for part in _split_pattern(pattern)
     ]
-    texts = "\x00".join(between).split("\x00")
-    results: set[str] = set()
-    for at, text in enumerate(texts):
-        inside = list(split_words(text))
+    texts = "\x00".join(parts).split("\x00")
+    required: set[str] = set()
+    for index, text in enumerate(texts):
+        words = list(split_words(text))
         # A word next to a wildcard may be part of a longer word.
-        if inside and at > 0 and next(split_words(f"x{text}")) != "x":
-            del inside[0]
-        if inside and at < len(texts) - 1 and list(split_words(f"{text}x"))[-1] != "x":
-            del inside[-1]
-        results.update(inside)
-    return results
+        if words and index > 0 and next(split_words(f"x{text}")) != "x":
+            del words[0]
+        if words and index < len(texts) - 1 and list(split_words(f"{text}x"))[-1] != "x":
+            del words[-1]
+        required.update(words)
+    return required
 
 
 class _Fragment(NamedTuple):
@@ -70,11 +74,11 @@ def _fragments(pattern: str) -> tuple[_Fragment, ...]:
             ),
             sum(1 if item is None else len(item) for item in part),
         )
-        for part in _parts(pattern)
+        for part in _split_pattern(pattern)
     )
 
 
-def _parts(pattern: str) -> list[list[str | None]]:
+def _split_pattern(pattern: str) -> list[list[str | None]]:
     """The texts between the pattern's `%`; None is a `_`."""
     parts: list[list[str | None]] = [[]]
     for piece in _PATTERN_PART.finditer(pattern):
@@ -95,11 +99,27 @@ _UNSPACED = (
     "\U00020000-\U0003ffff"
 )
 _WORD = re.compile(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]+")
+_SEARCHED_WORD = re.compile(rf"(?P<word>{_WORD.pattern})(?P<is_prefix>\*)?")
+
+
+class SearchedWords(NamedTuple):
+    """What a search requires: whole words, and beginnings of words, which end with `*`."""
+
+    words: frozenset[str]
+    prefixes: frozenset[str]
+
+
+@lru_cache(maxsize=1_000)
+def parse_search(text: str) -> SearchedWords:
+    words: set[str] = set()
+    prefixes: set[str] = set()
+    for match in _SEARCHED_WORD.finditer(unicodedata.normalize("NFKC", text).casefold()):
+        (prefixes if match["is_prefix"] else words).add(match["word"])
+    return SearchedWords(frozenset(words), frozenset(prefixes))
 
 
 def split_words(text: str) -> Iterator[str]:
     """The words in order: sequences of letters and digits, case- and width-folded."""
     if text.isascii():
         return iter(_ASCII.findall(text.lower()))
-    fold_case = unicodedata.normalize("NFKC", text).casefold()
-    return iter(_WORD.findall(fold_case))
+    return iter(_WORD.findall(unicodedata.normalize("NFKC", text).casefold()))

@@ -2,7 +2,7 @@
 
 Everything before the first day is in one open partition, so an import of old runs needs no tables.
 Days exist up to `CREATE_AHEAD` from now; runs that claim a later start are rejected, see
-`latest_start_time`.
+`apps.trace_store.dotted_order.latest_start_time`.
 """
 
 from __future__ import annotations
@@ -23,17 +23,12 @@ _covered_until: dict[str, date] = {}
 _lock = threading.Lock()
 
 
-def latest_start_time(now: datetime | None = None) -> datetime:
-    """The latest start of a run: clocks differ, but not by days."""
-    return (now or datetime.now(UTC)) + timedelta(days=1)
-
-
-def ensure_partitions(moment: datetime) -> None:
+def ensure_partitions(timestamp: datetime) -> None:
     """Create the partitions up to that time, unless this process knows that they exist.
 
-    The scheduler creates them ahead; this is for the first run after a downtime.
+    The scheduler creates partitions ahead of time; this call serves the first run after a downtime.
     """
-    day = moment.astimezone(UTC).date()
+    day = timestamp.astimezone(UTC).date()
     database = str(connection.settings_dict["NAME"])
     if day < _covered_until.get(database, date.min):
         return
@@ -50,7 +45,9 @@ def create_partitions(now: datetime | None = None) -> date:
     today = (now or datetime.now(UTC)).date()
     until = today + CREATE_AHEAD
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended('tracing.partitions', 0))")
+        cursor.execute(
+            "SELECT pg_advisory_xact_lock(hashtextextended('trace_store.partitions', 0))"
+        )
         covered = _first_uncovered_day(cursor)
         if covered is None:
             covered = today - CREATE_BEHIND
@@ -59,9 +56,9 @@ def create_partitions(now: datetime | None = None) -> date:
             _create_partitions(cursor, f"d{covered:%Y%m%d}", covered, today - CREATE_BEHIND)
             covered = today - CREATE_BEHIND
         while covered < until:
-            following = covered + timedelta(days=1)
-            _create_partitions(cursor, f"d{covered:%Y%m%d}", covered, following)
-            covered = following
+            next_day = covered + timedelta(days=1)
+            _create_partitions(cursor, f"d{covered:%Y%m%d}", covered, next_day)
+            covered = next_day
     return covered
 
 
@@ -81,40 +78,25 @@ def _first_uncovered_day(cursor: Any) -> date | None:
 
 def _create_partitions(cursor: Any, suffix: str, begin: date | None, end: date) -> None:
     lower = "MINVALUE" if begin is None else f"'{begin} 00:00:00+00'"
-    for table in _tables(cursor):
+    for table in _existing_tables(cursor):
         _create_partition(cursor, f"{table}_{suffix}", table, f"({lower}) TO ('{end} 00:00:00+00')")
 
 
-def _tables(cursor: Any) -> list[str]:
-    """The existing tables: the first migration creates days before later ones add tables."""
+def _existing_tables(cursor: Any) -> list[str]:
+    """The tables that exist: the first migration creates partitions before all tables exist."""
     cursor.execute(
         "SELECT t FROM unnest(%s::text[]) AS t WHERE to_regclass(t) IS NOT NULL", [list(TABLES)]
     )
-    there = {row[0] for row in cursor.fetchall()}
-    return [table for table in TABLES if table in there]
+    existing_names = {row[0] for row in cursor.fetchall()}
+    return [table for table in TABLES if table in existing_names]
 
 
 def _create_partition(cursor: Any, name: str, table: str, bounds: str) -> None:
     cursor.execute(
         f'CREATE TABLE "{name}" PARTITION OF {table} FOR VALUES FROM {bounds}'
-        # Room on the page, so that the end of a run is stored next to its start.
+        # Free space on the page, so that the end of a run is stored next to its start.
         " WITH (fillfactor = 90)"
     )
-
-
-def create_missing_partitions(table: str) -> None:
-    """Create the partitions of a table that was added later."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            """
-            SELECT c.relname, pg_get_expr(c.relpartbound, c.oid)
-            FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-            WHERE i.inhparent = 'trace_store_run'::regclass
-            """
-        )
-        for name, bounds in cursor.fetchall():
-            day = table + name.removeprefix(TABLES[0])
-            _create_partition(cursor, day, table, bounds.removeprefix("FOR VALUES FROM "))
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +138,7 @@ def list_partitions() -> list[Partition]:
 
 def is_empty(day: Partition) -> bool:
     with connection.cursor() as cursor:
-        cursor.execute(f'SELECT NOT EXISTS (SELECT FROM "{day.table}")')  # noqa: S608  (its own)
+        cursor.execute(f'SELECT NOT EXISTS (SELECT FROM "{day.table}")')  # noqa: S608  (an own name)
         result: bool = cursor.fetchone()[0]
         return result
 
@@ -181,35 +163,37 @@ def truncate_partition(day: Partition) -> None:
 
 @transaction.atomic
 def merge_empty_partitions(until: datetime) -> int:
-    """Merge adjacent empty partitions that ended by then; return how many were removed.
+    """Merge adjacent empty partitions that end by `until`; return how many were removed.
 
-    Old runs still have a partition, and long-gone days cost queries nothing.
+    Imported old runs still have a partition, and empty days do not slow queries down.
     """
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended('tracing.partitions', 0))")
+        cursor.execute(
+            "SELECT pg_advisory_xact_lock(hashtextextended('trace_store.partitions', 0))"
+        )
         cursor.execute("SET LOCAL lock_timeout = '5s'")
-        gone = 0
-        stretch: list[Partition] = []
+        removed = 0
+        adjacent: list[Partition] = []
         for day in [*list_partitions(), None]:
             if day is not None and day.ends_at <= until and is_empty(day):
-                stretch.append(day)
+                adjacent.append(day)
                 continue
-            gone += _merge_run(cursor, stretch)
-            stretch = []
-    return gone
+            removed += _merge_adjacent(cursor, adjacent)
+            adjacent = []
+    return removed
 
 
-def _merge_run(cursor: Any, stretch: list[Partition]) -> int:
-    if len(stretch) < 2:
+def _merge_adjacent(cursor: Any, adjacent: list[Partition]) -> int:
+    if len(adjacent) < 2:
         return 0
-    for day in stretch:
+    for day in adjacent:
         cursor.execute(f'LOCK TABLE "{day.table}" IN ACCESS EXCLUSIVE MODE')
-        if not is_empty(day):  # a run came meanwhile
+        if not is_empty(day):  # a run was stored meanwhile
             return 0
-    for day in stretch:
+    for day in adjacent:
         for table in TABLES:
             cursor.execute(f'DROP TABLE "{table}_{day.suffix}"')
-    first = stretch[0]
+    first, last = adjacent[0], adjacent[-1]
     begin = None if first.begins_at is None else first.begins_at.astimezone(UTC).date()
-    _create_partitions(cursor, first.suffix, begin, stretch[-1].ends_at.astimezone(UTC).date())
-    return len(stretch) - 1
+    _create_partitions(cursor, first.suffix, begin, last.ends_at.astimezone(UTC).date())
+    return len(adjacent) - 1

@@ -14,18 +14,24 @@ import threading
 from collections.abc import Collection, Mapping, Sequence
 from uuid import UUID
 
+import msgspec
 import zstandard
 from django.conf import settings
 
-from apps.core import objects
+from apps.core import object_storage
+from apps.core.connections import raw_cursor, sql
 from apps.core.json import Fragment
-from apps.core.raw_sql import raw_cursor, sql
 from apps.trace_store.types import Payload, RunDetail, RunRow
 
+log = logging.getLogger(__name__)
+
+_PATH_MARKER = b"\x01"
+_MAX_PATH_LENGTH = 300
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _MIN_COMPRESSED_BYTES = 400
 _LEVEL = 1
 _local = threading.local()
+_object_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class CompressedPayload(bytes):
@@ -39,17 +45,17 @@ def compress_payload(value: bytes) -> CompressedPayload:
 
 def compress_payloads(values: Sequence[bytes]) -> list[bytes]:
     """Compress the large payloads in one call, which releases the interpreter lock once."""
-    packed = list(values)
-    long = [
-        at
-        for at, value in enumerate(values)
+    stored = list(values)
+    large_indexes = [
+        index
+        for index, value in enumerate(values)
         if len(value) > _MIN_COMPRESSED_BYTES and not isinstance(value, CompressedPayload)
     ]
-    if long:
-        frames = _compressor().multi_compress_to_buffer([values[at] for at in long])
-        for place, at in enumerate(long):
-            packed[at] = frames[place].tobytes()
-    return packed
+    if large_indexes:
+        frames = _compressor().multi_compress_to_buffer([values[index] for index in large_indexes])
+        for frame_number, index in enumerate(large_indexes):
+            stored[index] = frames[frame_number].tobytes()
+    return stored
 
 
 def decompress_payload(stored: bytes) -> Fragment:
@@ -67,18 +73,15 @@ def _compressor() -> zstandard.ZstdCompressor:
     return compressor
 
 
-log = logging.getLogger(__name__)
-_PATH_MARKER = b"\x01"
-_MAX_PATH_LENGTH = 300
-
-
 def offload(
     workspace_id: UUID, run_id: UUID, payloads: Mapping[Payload, bytes]
-) -> dict[Payload, bytes]:
+) -> Mapping[Payload, bytes]:
     """Write large payloads to object storage; return the values for the row.
 
-    Raises `Unavailable` if object storage rejects one; the run must not be stored then.
+    Raises `Unavailable` if object storage rejects a payload; the run must not be stored then.
     """
+    if all(len(value) <= settings.LARGE_PAYLOAD_BYTES for value in payloads.values()):
+        return payloads
     return {
         name: _offload_if_large(workspace_id, run_id, value) for name, value in payloads.items()
     }
@@ -87,23 +90,23 @@ def offload(
 def _offload_if_large(workspace_id: UUID, run_id: UUID, value: bytes) -> bytes:
     if isinstance(value, CompressedPayload) or len(value) <= settings.LARGE_PAYLOAD_BYTES:
         return value
-    packed = compress_payload(value)
-    if len(packed) <= settings.LARGE_PAYLOAD_BYTES:
-        return packed
+    compressed = compress_payload(value)
+    if len(compressed) <= settings.LARGE_PAYLOAD_BYTES:
+        return compressed
     path = f"payloads/{workspace_id}/{run_id}/{hashlib.sha256(value).hexdigest()}"
-    objects.put(path, packed)
+    object_storage.put(path, compressed)
     return CompressedPayload(_PATH_MARKER + path.encode())
 
 
 def load_payload(stored: bytes) -> bytes:
-    """The stored value, or the object that its path names."""
+    """Return the stored value, or the object that it refers to."""
     if not stored.startswith(_PATH_MARKER):
         return stored
     path = stored[1:].decode()
     try:
-        return objects.get(path)
+        return object_storage.get(path)
     except FileNotFoundError:
-        log.exception("a payload is not in object storage any more: %s", path)
+        log.exception("payload %s is missing from object storage", path)
         return b"null"
 
 
@@ -120,10 +123,11 @@ def offloaded_paths_sql(table: str) -> str:
 
 
 def with_payloads(rows: list[RunRow], payloads: Collection[Payload]) -> list[RunDetail]:
+    """Return the runs, in their order, with the requested payloads."""
     if not rows or not payloads:
         return [RunDetail(row=row, payloads={}) for row in rows]
-    wanted = sorted(payloads)
-    names = ", ".join(f"p.{payload}" for payload in wanted)
+    requested = sorted(payloads)
+    names = ", ".join(f"p.{payload}" for payload in requested)
     statement = (
         f"SELECT p.id, p.project_id, p.partition_time, {names}"
         " FROM unnest(%s::uuid[], %s::uuid[], %s::timestamptz[]) AS k(id, project_id,"
@@ -143,12 +147,14 @@ def with_payloads(rows: list[RunRow], payloads: Collection[Payload]) -> list[Run
     ]
     with raw_cursor() as cursor:
         cursor.execute(sql(statement), values, binary=True)
-        result = {tuple(row[:3]): row[3:] for row in cursor}
+        payloads_by_key = {tuple(row[:3]): row[3:] for row in cursor}
     return [
         RunDetail(
             row=row,
             payloads=_decompress_row(
-                row, wanted, result.get((row.id, row.project_id, row.partition_time), ())
+                row,
+                requested,
+                payloads_by_key.get((row.id, row.project_id, row.partition_time), ()),
             ),
         )
         for row in rows
@@ -156,25 +162,35 @@ def with_payloads(rows: list[RunRow], payloads: Collection[Payload]) -> list[Run
 
 
 def _decompress_row(
-    row: RunRow, wanted: Sequence[Payload], stored: Sequence[bytes | None]
+    row: RunRow, requested: Sequence[Payload], stored: Sequence[bytes | None]
 ) -> dict[Payload, Fragment]:
     result = {
         payload: decompress_payload(load_payload(value))
-        for payload, value in zip(wanted, stored, strict=False)
+        for payload, value in zip(requested, stored, strict=False)
         if value is not None
     }
-    if Payload.EXTRA in wanted:
-        result |= _extra(row, result.get(Payload.EXTRA))
+    if Payload.EXTRA in requested:
+        result |= _join_extra(row, result.get(Payload.EXTRA))
     return result
 
 
-def _extra(row: RunRow, rest: Fragment | None) -> dict[Payload, Fragment]:
-    """`extra` with its metadata, which is stored separately."""
+def _join_extra(row: RunRow, stored: Fragment | None) -> dict[Payload, Fragment]:
+    """Return `extra` with its metadata, which is stored separately."""
     metadata = row.metadata_json
     if metadata == b"{}":
-        return {} if rest is None else {Payload.EXTRA: rest}
-    if rest is None:
-        return {Payload.EXTRA: Fragment(b'{"metadata":%b}' % metadata)}
-    if not rest.startswith(b"{"):  # a client's `extra` that is no object, and later one that is
-        return {Payload.EXTRA: Fragment(b'{"extra":%b,"metadata":%b}' % (rest, metadata))}
-    return {Payload.EXTRA: Fragment(b'{"metadata":%b,%b' % (metadata, rest[1:]))}
+        return {} if stored is None else {Payload.EXTRA: stored}
+    fields = b"{}" if stored is None else stored.strip()
+    if not fields.startswith(b"{"):  # one request sent a value that is not an object
+        return {Payload.EXTRA: Fragment(b'{"extra":%b,"metadata":%b}' % (fields, metadata))}
+    if b'"metadata"' in fields or b"\\u" in fields:
+        fields = _without_metadata(fields)
+    members = fields[1:-1].strip()
+    separator = b"," if members else b""
+    return {Payload.EXTRA: Fragment(b'{"metadata":%b%b%b}' % (metadata, separator, members))}
+
+
+def _without_metadata(fields: bytes) -> bytes:
+    """Remove `metadata` from `extra`: it was empty or null when sent, and a later one is stored."""
+    members = _object_decoder.decode(fields)
+    members.pop("metadata", None)
+    return msgspec.json.encode(members)

@@ -32,23 +32,22 @@ class UsageTotals:
     """The totals of one or more traces; sources may come in any order."""
 
     def __init__(self, sources: Sequence[UsageSource]) -> None:
-        tellers: list[UsageSource] = []
-        above = None
+        counted: list[UsageSource] = []
+        call_prefix = None
         for source in sorted(sources, key=lambda source: source.dotted_order):
-            if above is not None and source.dotted_order.startswith(above):
+            if call_prefix is not None and source.dotted_order.startswith(call_prefix):
                 continue
-            tellers.append(source)
-            above = source.dotted_order + "." if source.is_model_call else None
-        # In this order a source has descendants only if the next source is one.
-        followed = zip_longest(tellers, tellers[1:])
+            counted.append(source)
+            call_prefix = source.dotted_order + "." if source.is_model_call else None
+        # In this order, a source has a descendant only if the next source is its descendant.
         self._sources = [
             source
-            for source, following in followed
-            if following is None or not following.dotted_order.startswith(source.dotted_order + ".")
+            for source, successor in zip_longest(counted, counted[1:])
+            if successor is None or not successor.dotted_order.startswith(source.dotted_order + ".")
         ]
         self._orders = [source.dotted_order for source in self._sources]
 
-    def below(self, dotted_order: str) -> Usage | None:
+    def total_below(self, dotted_order: str) -> Usage | None:
         """The total usage below the run of this dotted order; None if no descendant has any."""
         # "/" follows "." in ASCII, so the range contains exactly the descendants.
         begin = bisect_left(self._orders, dotted_order + ".")
@@ -67,5 +66,5 @@ class UsageTotals:
 
 
 def _sum(values: Sequence[Amount | None]) -> Amount | None:
-    known = [value for value in values if value is not None]
-    return sum(known[1:], known[0]) if known else None
+    known_values = [value for value in values if value is not None]
+    return sum(known_values[1:], known_values[0]) if known_values else None

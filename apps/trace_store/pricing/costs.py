@@ -1,4 +1,4 @@
-"""Computes the cost of model calls: token kinds with their own price first, then the rest."""
+"""Computes the cost of model calls: token kinds at their own prices, then the remaining tokens."""
 
 from __future__ import annotations
 
@@ -51,10 +51,11 @@ def add_costs(
 
 def needs_cost(columns: Mapping[str, Any]) -> bool:
     """Whether token counts are known and costs are not."""
-    results = ("prompt_cost", "completion_cost", "total_cost")
-    counted = ("prompt_tokens", "completion_tokens")
-    return any(columns.get(name) is not None for name in counted) and all(
-        columns.get(name) is None for name in results
+    has_tokens = any(
+        columns.get(name) is not None for name in ("prompt_tokens", "completion_tokens")
+    )
+    return has_tokens and all(
+        columns.get(name) is None for name in ("prompt_cost", "completion_cost", "total_cost")
     )
 
 
@@ -78,8 +79,9 @@ def compute_costs(
             result[f"{side}_cost"] = cost
             total += cost
             if by_kind:
-                values = {kind: format(match, "f") for kind, match in by_kind.items()}
-                details[f"{side}_cost_details"] = values
+                details[f"{side}_cost_details"] = {
+                    kind: format(kind_cost, "f") for kind, kind_cost in by_kind.items()
+                }
         result["total_cost"] = total
         return result
 
@@ -87,33 +89,33 @@ def compute_costs(
 def _side_cost(
     tokens: int, kinds: Mapping[str, Any], price: Decimal, prices: Mapping[str, Decimal]
 ) -> tuple[Decimal, dict[str, Decimal]]:
-    """The total cost of one side, and the costs of kinds with their own price."""
+    """The total cost of one side, and the costs of kinds that have their own price."""
     by_kind: dict[str, Decimal] = {}
-    rest = tokens
+    uncategorized = tokens
     for kind, count in _disjoint_counts(kinds).items():
-        own = prices.get(kind)
-        if own is None:
-            own = prices.get(_FALLBACK_KINDS.get(kind, ""))
-        if own is None:
+        kind_price = prices.get(kind)
+        if kind_price is None:
+            kind_price = prices.get(_FALLBACK_KINDS.get(kind, ""))
+        if kind_price is None:
             continue
-        by_kind[kind] = count * own
-        rest -= count
+        by_kind[kind] = count * kind_price
+        uncategorized -= count
     # Some providers do not include cached tokens in the token count.
-    plain = rest if rest >= 0 else tokens
-    return sum(by_kind.values(), Decimal(0)) + plain * price, by_kind
+    default_priced = uncategorized if uncategorized >= 0 else tokens
+    return sum(by_kind.values(), Decimal(0)) + default_priced * price, by_kind
 
 
 def _disjoint_counts(kinds: Mapping[str, Any]) -> dict[str, int]:
-    """Counts without overlap: cache writes are not part of cache creation."""
+    """The counts without overlap: cache writes are subtracted from cache creation."""
     counts = {
         kind: int(count)
         for kind, count in kinds.items()
         if isinstance(count, int | float) and not isinstance(count, bool) and 0 < count < 2**62
     }
-    written = sum(counts.get(kind, 0) for kind in _CACHE_WRITES)
-    for whole in ("cache_creation", "cache_write"):
-        if written and whole in counts:
-            counts[whole] = max(counts[whole] - written, 0)
+    cache_writes = sum(counts.get(kind, 0) for kind in _CACHE_WRITES)
+    for total_kind in ("cache_creation", "cache_write"):
+        if cache_writes and total_kind in counts:
+            counts[total_kind] = max(counts[total_kind] - cache_writes, 0)
     if "cache_write" in counts and "cache_creation" in counts:
         del counts["cache_write"]
     return {kind: count for kind, count in counts.items() if count}

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from uuid import UUID
 
+from apps.trace_store.models import ModelPrice
 from apps.trace_store.pricing import entries
 from apps.trace_store.pricing.entries import PriceEntry
-from apps.tracing.models import ModelPrice
 
 CACHE_SECONDS = 2.0
 """Seconds until a change by another process is visible."""
@@ -26,10 +26,10 @@ _Names = tuple[tuple[str, str], ...]
 class _CachedPrices:
     """The entries of a workspace and the candidates by model."""
 
-    own: Sequence[PriceEntry]
+    workspace_entries: Sequence[PriceEntry]
     version: tuple[int, datetime | None]
     seen_at: float
-    found: dict[tuple[str | None, _Names], Sequence[PriceEntry]] = field(default_factory=dict)
+    candidates: dict[tuple[str | None, _Names], Sequence[PriceEntry]] = field(default_factory=dict)
 
 
 _lock = threading.Lock()
@@ -41,46 +41,47 @@ def find_entry(
 ) -> PriceEntry | None:
     """The entry for a model with these names at this time.
 
-    Entries of the workspace precede built-in ones, entries of the same provider those of any
-    provider, and then the newest entry that was valid at the start of the run wins.
+    Workspace entries precede built-in entries; within each group, entries of the same provider
+    precede entries of any provider. Then the newest entry valid at the start of the run wins.
     """
     if not names:
         return None
-    known = _load(workspace_id)
+    cached = _load_prices(workspace_id)
     key = entries.normalize_provider(provider), tuple(sorted(names.items()))
-    candidates = known.found.get(key)
+    candidates = cached.candidates.get(key)
     if candidates is None:
-        if len(known.found) >= _MAX_MODELS:
-            known.found.clear()
-        candidates = known.found[key] = _candidates(known.own, names, key[0])
-    at = start or datetime.now(UTC)
+        if len(cached.candidates) >= _MAX_MODELS:
+            cached.candidates.clear()
+        candidates = cached.candidates[key] = _matching_entries(
+            cached.workspace_entries, names, key[0]
+        )
+    started_at = start or datetime.now(UTC)
     return next(
-        (candidate for candidate in candidates if (candidate.start_time or _ALWAYS) <= at), None
+        (entry for entry in candidates if (entry.start_time or _ALWAYS) <= started_at), None
     )
 
 
 def invalidate(workspace_id: UUID) -> None:
-    """Drop the cached entries, so that this process sees its own change at once."""
+    """Drop the cached entries, so that this process sees a change of prices at once."""
     with _lock:
         _workspaces.pop(workspace_id, None)
 
 
-def _candidates(
-    own: Sequence[PriceEntry], names: Mapping[str, str], provider: str | None
+def _matching_entries(
+    workspace_entries: Sequence[PriceEntry], names: Mapping[str, str], provider: str | None
 ) -> Sequence[PriceEntry]:
     """All matching entries in order of precedence."""
     # `ls_model_name` also counts as the name under every other path.
-    wide = names
-    if (match := names.get("ls_model_name")) is not None:
-        wide = {**dict.fromkeys(entries.MATCH_PATHS, match), **names}
+    if (model_name := names.get("ls_model_name")) is not None:
+        names = {**dict.fromkeys(entries.MATCH_PATHS, model_name), **names}
     results: list[PriceEntry] = []
-    for group in (own, entries.built_in_entries()):
-        fitting = [
-            (_provider_rank(result, provider), -_seconds(result), place, result)
-            for place, result in enumerate(group)
-            if _provider_rank(result, provider) is not None and result.fits(wide)
+    for group in (workspace_entries, entries.built_in_entries()):
+        matches = [
+            (rank, -_start_timestamp(entry), index, entry)
+            for index, entry in enumerate(group)
+            if (rank := _provider_rank(entry, provider)) is not None and entry.matches(names)
         ]
-        results += [result for *_, result in sorted(fitting, key=lambda each: each[:3])]
+        results += [entry for *_, entry in sorted(matches, key=lambda match: match[:3])]
     return results
 
 
@@ -93,28 +94,26 @@ def _provider_rank(entry: PriceEntry, provider: str | None) -> int | None:
     return 0 if entry.provider == provider else None
 
 
-def _load(workspace_id: UUID) -> _CachedPrices:
-    known = _workspaces.get(workspace_id)
+def _load_prices(workspace_id: UUID) -> _CachedPrices:
+    cached = _workspaces.get(workspace_id)
     now = time.monotonic()
-    if known is not None and now - known.seen_at < CACHE_SECONDS:
-        return known
+    if cached is not None and now - cached.seen_at < CACHE_SECONDS:
+        return cached
     rows = ModelPrice.objects.for_workspace(workspace_id)
     version = rows.version()
-    if known is not None and known.version == version:
-        known.seen_at = now
-        return known
-    own = [
-        result
-        for row in rows.newest_first()
-        if (result := entries.entry_from_model(row)) is not None
+    if cached is not None and cached.version == version:
+        cached.seen_at = now
+        return cached
+    workspace_entries = [
+        entry for row in rows.newest_first() if (entry := entries.entry_from_model(row)) is not None
     ]
-    known = _CachedPrices(own, version, now)
+    cached = _CachedPrices(workspace_entries, version, now)
     with _lock:
         if len(_workspaces) >= _MAX_WORKSPACES:
             _workspaces.clear()
-        _workspaces[workspace_id] = known
-    return known
+        _workspaces[workspace_id] = cached
+    return cached
 
 
-def _seconds(entry: PriceEntry) -> float:
+def _start_timestamp(entry: PriceEntry) -> float:
     return entry.start_time.timestamp() if entry.start_time else float("-inf")

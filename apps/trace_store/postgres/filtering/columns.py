@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 
 from apps.trace_store.filters.nodes import Comparison, Condition, JsonObject, Values
 from apps.trace_store.filters.reference import compare_values
@@ -20,10 +20,8 @@ from apps.trace_store.filters.sql import (
     negate,
     upper_bound,
 )
-from apps.trace_store.postgres.reading.rows import MAX_CLOCK_SKEW
+from apps.trace_store.postgres.reading.rows import partition_lower_bound, partition_upper_bound
 
-_EARLIEST = datetime(1, 1, 1, tzinfo=UTC)
-_LATEST = datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)
 _START_TIME = "coalesce({t}.start_time, {t}.partition_time)"
 _COLUMNS = {
     "id": "{t}.id",
@@ -76,9 +74,9 @@ def compile_column(over: CompileTarget, condition: Condition) -> SqlBounds:
         return _compile_cases(over, condition)
     if name in _USAGE:
         return _compile_usage(over, condition)
-    special = _COMPILERS.get(name)
-    if special is not None:
-        return special(over, condition)
+    compile_field = _COMPILERS.get(name)
+    if compile_field is not None:
+        return compile_field(over, condition)
     result = compare_sql(condition, _COLUMNS[name].format(t=over.table))
     if name == "start_time":
         result = all_of_sql(
@@ -99,7 +97,7 @@ def _compile_cases(over: CompileTarget, condition: Condition) -> SqlBounds:
 
 
 def _compile_usage(over: CompileTarget, condition: Condition) -> SqlBounds:
-    """A model call has its own usage; other runs have stored totals once they are processed."""
+    """Compare the own usage of a model call, and the stored total of any other processed run."""
     name = condition.field.name
     processed = compare_sql(condition, f"coalesce({over.table}.sum_{name}, {over.table}.{name})")
     if over.as_processed:
@@ -113,28 +111,19 @@ def _compile_usage(over: CompileTarget, condition: Condition) -> SqlBounds:
 
 
 def _partition_bounds(comparison: Comparison, value: Values, table: str) -> list[SqlCondition]:
-    """Implied bounds of the partition time, by which partitions are pruned."""
-    times = [item for item in (value if isinstance(value, tuple) else [value]) if item is not None]
-    known = [item for item in times if isinstance(item, datetime)]
-    if not known:
+    """Bounds of the partition time that the condition implies, so that partitions are pruned."""
+    values = value if isinstance(value, tuple) else [value]
+    times = [item for item in values if isinstance(item, datetime)]
+    if not times:
         return []
-    results = []
-    if comparison not in {Comparison.LESS, Comparison.AT_MOST}:
-        results.append(
-            SqlCondition(f"{table}.partition_time >= %s", (_shift(min(known), -MAX_CLOCK_SKEW),))
-        )
-    if comparison not in {Comparison.GREATER, Comparison.AT_LEAST}:
-        results.append(
-            SqlCondition(f"{table}.partition_time <= %s", (_shift(max(known), MAX_CLOCK_SKEW),))
-        )
-    return results
-
-
-def _shift(time: datetime, by: timedelta) -> datetime:
-    try:
-        return time + by
-    except OverflowError:
-        return _EARLIEST if by < timedelta(0) else _LATEST
+    bounds = []
+    if comparison not in {Comparison.LESS, Comparison.LESS_OR_EQUAL}:
+        bound = partition_lower_bound(min(times))
+        bounds.append(SqlCondition(f"{table}.partition_time >= %s", (bound,)))
+    if comparison not in {Comparison.GREATER, Comparison.GREATER_OR_EQUAL}:
+        bound = partition_upper_bound(max(times))
+        bounds.append(SqlCondition(f"{table}.partition_time <= %s", (bound,)))
+    return bounds
 
 
 def _compile_dataset(over: CompileTarget, condition: Condition) -> SqlBounds:

@@ -51,7 +51,7 @@ def compile_where(
     """
     result = compile_bounds(CompileTarget(workspace_id, table, as_processed), expression)
     return CompiledFilter(
-        result.perhaps.text, result.perhaps.values, result.is_exact, required_terms(expression)
+        result.necessary.text, result.necessary.values, result.is_exact, required_terms(expression)
     )
 
 
@@ -60,18 +60,18 @@ def compile_bounds(over: CompileTarget, expression: Expression) -> SqlBounds:
         case And(parts):
             results = [compile_bounds(over, part) for part in parts]
             return SqlBounds(
-                all_of_sql([item.perhaps for item in results]),
-                all_of_sql([item.surely for item in results]),
+                all_of_sql([item.necessary for item in results]),
+                all_of_sql([item.sufficient for item in results]),
             )
         case Or(parts):
             results = [compile_bounds(over, part) for part in parts]
             return SqlBounds(
-                any_of_sql([item.perhaps for item in results]),
-                any_of_sql([item.surely for item in results]),
+                any_of_sql([item.necessary for item in results]),
+                any_of_sql([item.sufficient for item in results]),
             )
         case Not(part):
             inner = compile_bounds(over, part)
-            return SqlBounds(negate(inner.surely), negate(inner.perhaps))
+            return SqlBounds(negate(inner.sufficient), negate(inner.necessary))
         case AnyItem():
             return compile_items(over, expression)
         case Condition():
@@ -83,12 +83,12 @@ _ROOT_TIME = "(left({t}.dotted_order, 15)::timestamp AT TIME ZONE 'UTC')"
 _SKEW = "interval '1 day'"
 
 
-def since_root(table: str, of: str) -> str:
-    """A bound of the partition times of a trace, from any of its runs, to prune partitions.
+def bound_by_root_sql(table: str, run_table: str) -> str:
+    """A lower bound of the partition times of a trace, from any of its runs, to prune partitions.
 
     No run precedes its root; clocks may be slightly off.
     """
-    return f"{table}.partition_time >= {_ROOT_TIME.format(t=of)} - {_SKEW}"
+    return f"{table}.partition_time >= {_ROOT_TIME.format(t=run_table)} - {_SKEW}"
 
 
 def compile_where_root(
@@ -101,11 +101,11 @@ def compile_where_root(
 ) -> CompiledFilter:
     """Compile the condition that the root of the run's trace matches.
 
-    With `one_by_one`, each root is looked up by key, for few runs in order. Otherwise the planner
-    may scan all roots, which suits many runs.
+    With `one_by_one`, each root is looked up by key, which suits few runs in order. Otherwise the
+    planner may scan all roots, which suits many runs.
     """
     time = _ROOT_TIME.format(t=table)
-    # The key without the exact time: one index lookup in one or two days.
+    # The exact partition time is unknown; an index lookup covers the days around it.
     inner = compile_where(workspace_id, expression, table="root", as_processed=as_processed)
     return _exists(
         workspace_id,
@@ -125,13 +125,13 @@ def compile_where_any(
     as_processed: bool = False,
 ) -> CompiledFilter:
     """Compile the condition that a run of the trace matches."""
-    inner = compile_where(workspace_id, expression, table="anyone", as_processed=as_processed)
+    inner = compile_where(workspace_id, expression, table="trace_run", as_processed=as_processed)
     return _exists(
         workspace_id,
         inner,
-        "anyone",
-        f"anyone.trace_id = {table}.trace_id AND anyone.project_id = {table}.project_id"
-        f" AND {since_root('anyone', table)}",
+        "trace_run",
+        f"trace_run.trace_id = {table}.trace_id AND trace_run.project_id = {table}.project_id"
+        f" AND {bound_by_root_sql('trace_run', table)}",
     )
 
 
@@ -183,12 +183,15 @@ def compile_having(workspace_id: UUID, expression: Expression) -> SqlCondition:
         case Not(part):
             return negate(compile_having(workspace_id, part))
         case AnyItem(items=ItemKind.FEEDBACK):
-            met = feedback_conditions(expression)
+            feedback = feedback_conditions(expression)
             return SqlCondition(
                 "EXISTS (SELECT FROM feedback_feedback f WHERE f.workspace_id = %s"
-                f" AND f.project_id = r.project_id AND f.thread_key = r.thread_key AND {met.text})",
-                (workspace_id, *met.values),
+                " AND f.project_id = r.project_id AND f.thread_key = r.thread_key"
+                f" AND {feedback.text})",
+                (workspace_id, *feedback.values),
             )
         case Condition() if expression.comparison is not Comparison.SEARCH:
             return compare_sql(expression, f"({_COLUMNS[expression.field.name]})")
-    raise FilterError("Threads as a whole are not searched: `filter` searches their turns.")
+    raise FilterError(
+        "`search` is not supported in filters of threads: use `filter`, which searches their turns."
+    )

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from apps.core.raw_sql import raw_cursor
+from apps.core.connections import raw_cursor
 from apps.trace_store.filters.fields import ItemKind
 from apps.trace_store.filters.nodes import And, AnyItem, Comparison, Condition, Expression, Not, Or
 from apps.trace_store.filters.subjects import FeedbackItem, FilterSubject
@@ -32,23 +32,24 @@ class RequiredData:
     """The data that must be loaded for a filter in addition to the row."""
 
     payloads: frozenset[Payload] = frozenset()
-    feedback: bool = False
-    dataset: bool = False
+    has_feedback: bool = False
+    has_dataset: bool = False
 
 
 def required_data(expression: Expression) -> RequiredData:
-    payloads, feedback, dataset = _NO_PAYLOADS, False, False
+    """Return the data that the reference evaluator reads for this filter."""
+    payloads, has_feedback, has_dataset = _NO_PAYLOADS, False, False
     for leaf in _leaves(expression):
         if isinstance(leaf, AnyItem):
             payloads |= _ITEM_PAYLOADS.get(leaf.items, _NO_PAYLOADS)
-            feedback |= leaf.items is ItemKind.FEEDBACK
+            has_feedback |= leaf.items is ItemKind.FEEDBACK
         elif leaf.comparison is Comparison.SEARCH:
             payloads |= _SEARCHED_PAYLOADS.get(leaf.field.name, _NO_PAYLOADS)
         elif leaf.field.name == "error" and leaf.comparison is not Comparison.PRESENT:
             payloads |= {Payload.ERROR}
         else:
-            dataset |= leaf.field.name == "reference_dataset_id"
-    return RequiredData(payloads, feedback, dataset)
+            has_dataset |= leaf.field.name == "reference_dataset_id"
+    return RequiredData(payloads, has_feedback, has_dataset)
 
 
 def _leaves(expression: Expression) -> Iterator[AnyItem | Condition]:
@@ -63,12 +64,15 @@ def _leaves(expression: Expression) -> Iterator[AnyItem | Condition]:
 
 
 def load_subjects(
-    workspace_id: UUID, rows: Sequence[RunRow], needs: RequiredData | None = None
+    workspace_id: UUID, rows: Sequence[RunRow], required: RequiredData | None = None
 ) -> list[FilterSubject]:
-    """Load the runs in their order; without `needs`, with all content."""
-    needs = needs or RequiredData(_ALL_CONTENT, feedback=True, dataset=True)
-    feedback = _feedback(workspace_id, {row.id for row in rows}) if needs.feedback else {}
-    datasets = _datasets(workspace_id, {row.project_id for row in rows}) if needs.dataset else {}
+    """Load the runs in their order; without `required`, with all content."""
+    required = required or RequiredData(_ALL_CONTENT, has_feedback=True, has_dataset=True)
+    feedback = (
+        _load_feedback(workspace_id, {row.id for row in rows}) if required.has_feedback else {}
+    )
+    project_ids = {row.project_id for row in rows}
+    datasets = _load_datasets(workspace_id, project_ids) if required.has_dataset else {}
     return [
         FilterSubject(
             run=item.row,
@@ -78,11 +82,11 @@ def load_subjects(
             feedback=feedback.get(item.row.id, ()),
             reference_dataset_id=datasets.get(item.row.project_id),
         )
-        for item in with_payloads(list(rows), needs.payloads)
+        for item in with_payloads(list(rows), required.payloads)
     ]
 
 
-def _feedback(workspace_id: UUID, run_ids: Collection[UUID]) -> dict[UUID, list[FeedbackItem]]:
+def _load_feedback(workspace_id: UUID, run_ids: Collection[UUID]) -> dict[UUID, list[FeedbackItem]]:
     statement = (
         "SELECT run_id, key, score, value #>> '{}', jsonb_typeof(value) = 'number', comment,"
         " source ->> 'type', is_error, modified_at FROM feedback_feedback"
@@ -106,7 +110,7 @@ def _feedback(workspace_id: UUID, run_ids: Collection[UUID]) -> dict[UUID, list[
     return result
 
 
-def _datasets(workspace_id: UUID, project_ids: Collection[UUID]) -> dict[UUID, UUID]:
+def _load_datasets(workspace_id: UUID, project_ids: Collection[UUID]) -> dict[UUID, UUID]:
     with raw_cursor() as cursor:
         cursor.execute(
             "SELECT id, reference_dataset_id FROM tracing_project"

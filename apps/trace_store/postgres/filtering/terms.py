@@ -18,8 +18,8 @@ from apps.trace_store.filters.nodes import (
     Not,
     Or,
 )
-from apps.trace_store.filters.terms import ANYTHING, TermKind, hash_term
-from apps.trace_store.filters.text_matching import required_words, split_words
+from apps.trace_store.filters.terms import ANYTHING, TermKind, hash_term, prefix_terms
+from apps.trace_store.filters.text_matching import parse_search, required_words, split_words
 
 Clause: TypeAlias = frozenset[int]
 """At least one of these terms is required."""
@@ -42,7 +42,10 @@ _FIELD_TERMS = {
 
 
 def required_terms(expression: Expression) -> RequiredTerms | None:
-    """Each clause includes the term of runs that are not fully indexed."""
+    """Return the clauses that a match must meet; None if the filter implies none.
+
+    Each clause includes the term `ANYTHING` of runs that are not fully indexed.
+    """
     clauses = {clause for clause in _clauses(expression) if 0 < len(clause) <= _MAX_ALTERNATIVES}
     if not clauses:
         return None
@@ -71,7 +74,10 @@ def _condition_clauses(condition: Condition) -> Sequence[Clause]:
     name, value = condition.field.name, condition.value
     match condition.comparison:
         case Comparison.SEARCH:
-            return _clauses_of_words(split_words(str(value)))
+            searched = parse_search(str(value))
+            beginnings = sorted(searched.prefixes, key=len, reverse=True)[:_MAX_CLAUSES]
+            clauses = [clause for clause in map(prefix_terms, beginnings) if clause]
+            return [*_require_words(searched.words), *clauses]
         case Comparison.EXISTS:
             return [frozenset({hash_term(TermKind.METADATA_KEY, str(value))})]
         case Comparison.CONTAINS if isinstance(value, JsonObject):
@@ -94,29 +100,31 @@ def _object_terms(value: JsonObject) -> Iterable[int]:
             yield hash_term(TermKind.METADATA_PAIR, key, "true" if inner else "false")
 
 
-def _item_clauses(some: AnyItem) -> Sequence[Clause]:
-    if some.items not in _ITEM_TERMS:
+def _item_clauses(any_item: AnyItem) -> Sequence[Clause]:
+    if any_item.items not in _ITEM_TERMS:
         return []
-    prefix, of_key, of_pair = _ITEM_TERMS[some.items]
-    results: list[Clause] = []
+    prefix, key_kind, pair_kind = _ITEM_TERMS[any_item.items]
+    clauses: list[Clause] = []
     keys: list[Sequence[str]] = []
     values: list[Sequence[str]] = []
-    for condition in some.conditions:
+    for condition in any_item.conditions:
         texts = _possible_texts(condition)
         if condition.field.name == f"{prefix}_key":
             if texts is not None:
                 keys.append(texts)
-                results.append(frozenset(hash_term(of_key, text) for text in texts))
+                clauses.append(frozenset(hash_term(key_kind, text) for text in texts))
             continue
         if texts is not None:
             values.append(texts)
-        if some.items is not ItemKind.METADATA:
-            results += _word_clauses(condition)
+        if any_item.items is not ItemKind.METADATA:
+            clauses += _word_clauses(condition)
     for names, contents in product(keys, values):
         if len(names) * len(contents) <= _MAX_ALTERNATIVES:
             pairs = product(names, contents)
-            results.append(frozenset(hash_term(of_pair, name, content) for name, content in pairs))
-    return results
+            clauses.append(
+                frozenset(hash_term(pair_kind, name, content) for name, content in pairs)
+            )
+    return clauses
 
 
 def _possible_texts(condition: Condition) -> Sequence[str] | None:
@@ -133,20 +141,20 @@ def _word_clauses(condition: Condition) -> Sequence[Clause]:
     texts = _possible_texts(condition)
     if texts is None:
         if condition.comparison in {Comparison.LIKE, Comparison.ILIKE}:
-            return _clauses_of_words(required_words(str(condition.value)))
+            return _require_words(required_words(str(condition.value)))
         return []
     if len(texts) == 1:
-        return _clauses_of_words(split_words(texts[0]))
+        return _require_words(split_words(texts[0]))
     longest = [max(_indexed_words(split_words(text)), key=len, default="") for text in texts]
     return [frozenset(hash_term(TermKind.WORD, word) for word in longest)] if all(longest) else []
 
 
-def _clauses_of_words(values: Iterable[str]) -> Sequence[Clause]:
-    # Long words are rare.
-    longest = sorted(_indexed_words(values), key=lambda word: (-len(word), word))[:_MAX_CLAUSES]
+def _require_words(words: Iterable[str]) -> Sequence[Clause]:
+    # Prefer long words, because they are rarer.
+    longest = sorted(_indexed_words(words), key=lambda word: (-len(word), word))[:_MAX_CLAUSES]
     return [frozenset({hash_term(TermKind.WORD, word)}) for word in longest]
 
 
-def _indexed_words(values: Iterable[str]) -> set[str]:
-    """The words that are always indexed; the words of booleans are not."""
-    return set(values) - {"true", "false"}
+def _indexed_words(words: Iterable[str]) -> set[str]:
+    """The words that are always indexed; booleans are not, so `true` and `false` may be missing."""
+    return set(words) - {"true", "false"}

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from apps.core.connections import raw_cursor
 from apps.core.json import dumps_text, loads
-from apps.core.raw_sql import raw_cursor
 from apps.trace_store.pricing import costs
 from apps.trace_store.pricing.costs import ModelReference
 from apps.trace_store.types import ChangedRun, RunKey
 
-_FIND = """
+_SELECT_UNPRICED = """
 SELECT r.id, r.project_id, r.partition_time, r.model, r.metadata->>'ls_provider',
     r.start_time, r.prompt_tokens, r.completion_tokens, r.usage_details::text
 FROM unnest(%s::uuid[], %s::uuid[], %s::timestamptz[]) AS k(id, project_id, partition_time)
@@ -22,7 +22,7 @@ JOIN trace_store_run r ON r.workspace_id = %s AND r.id = k.id AND r.project_id =
 WHERE r.model IS NOT NULL AND (r.prompt_tokens IS NOT NULL OR r.completion_tokens IS NOT NULL)
     AND r.prompt_cost IS NULL AND r.completion_cost IS NULL AND r.total_cost IS NULL
 """
-_PUT = """
+_UPDATE_COSTS = """
 UPDATE trace_store_run r SET price_model_id = s.entry, prompt_cost = s.prompt,
     completion_cost = s.completion, total_cost = s.total,
     usage_details = coalesce(s.details::jsonb, r.usage_details)
@@ -50,7 +50,9 @@ def find_unpriced_runs(workspace_id: UUID, keys: Sequence[RunKey]) -> list[Unpri
         return []
     ids, projects, times = (list(column) for column in zip(*keys, strict=True))
     with raw_cursor() as cursor:
-        cursor.execute(_FIND, [ids, projects, times, workspace_id, min(times), max(times)])
+        cursor.execute(
+            _SELECT_UNPRICED, [ids, projects, times, workspace_id, min(times), max(times)]
+        )
         return [
             UnpricedRun(
                 (row[0], row[1], row[2]),
@@ -76,12 +78,13 @@ def write_costs(
     details = [detail for *_, detail in ordered]
     with raw_cursor() as cursor:
         cursor.execute(
-            _PUT,
+            _UPDATE_COSTS,
             [ids, projects, times, *values, details, workspace_id, min(times), max(times)],
         )
 
 
 def add_missing_costs(workspace_id: UUID, changed_runs: Sequence[ChangedRun]) -> None:
+    """Price those of the runs that have a model and tokens but no costs. Safe to repeat."""
     keys = [(item.run_id, item.project_id, item.partition_time) for item in changed_runs]
     priced = []
     for run in find_unpriced_runs(workspace_id, keys):

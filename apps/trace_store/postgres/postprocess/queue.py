@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from apps.core.raw_sql import raw_cursor, sql
+from apps.core.connections import raw_cursor, sql
 from apps.trace_store.types import ChangedRun
 
 PARK_DURATION = timedelta(hours=1)
@@ -24,7 +24,7 @@ class Claim:
     """Locked entries of one workspace, and the changed runs in them."""
 
     workspace_id: UUID
-    rows: Sequence[int]
+    entry_ids: Sequence[int]
     changed_runs: Sequence[ChangedRun]
 
 
@@ -50,7 +50,7 @@ def enqueue(workspace_id: UUID, changed_runs: Iterable[ChangedRun]) -> None:
 
 
 def claim_oldest(runs: int) -> Claim | None:
-    """Claim the oldest entries of the first workspace that no other processor holds."""
+    """Claim the oldest entries, with about this many runs, of a workspace without a processor."""
     with raw_cursor() as cursor:
         cursor.execute(
             sql(
@@ -60,20 +60,20 @@ def claim_oldest(runs: int) -> Claim | None:
         )
         workspaces = [row[0] for row in cursor]
     for workspace_id in workspaces:
-        if not _lock_workspace(workspace_id, wait=False):
+        if not lock_workspace(workspace_id, wait=False):
             continue
-        ending = f"AND {_DUE_SQL} ORDER BY id LIMIT {_MAX_ENTRIES} FOR UPDATE SKIP LOCKED"
-        result = _select_entries(workspace_id, ending, [])
-        if result:
-            return _make_claim(workspace_id, _take_entries(runs, result))
+        clause = f"AND {_DUE_SQL} ORDER BY id LIMIT {_MAX_ENTRIES} FOR UPDATE SKIP LOCKED"
+        rows = _select_entries(workspace_id, clause, [])
+        if rows:
+            return _make_claim(workspace_id, _take_entries(runs, rows))
     return None
 
 
-def claim_entries(workspace_id: UUID, rows: Collection[int]) -> Claim:
+def claim_entries(workspace_id: UUID, entry_ids: Collection[int]) -> Claim:
     """Claim those of the entries that still exist."""
-    _lock_workspace(workspace_id, wait=True)
-    ending = "AND id = ANY(%s) ORDER BY id FOR UPDATE SKIP LOCKED"
-    return _make_claim(workspace_id, _select_entries(workspace_id, ending, [list(rows)]))
+    lock_workspace(workspace_id, wait=True)
+    clause = "AND id = ANY(%s) ORDER BY id FOR UPDATE SKIP LOCKED"
+    return _make_claim(workspace_id, _select_entries(workspace_id, clause, [list(entry_ids)]))
 
 
 def newest_entry() -> tuple[int, int]:
@@ -85,17 +85,25 @@ def newest_entry() -> tuple[int, int]:
         return cursor.fetchone() or (0, 0)
 
 
+def count_entries() -> int:
+    """The number of entries of all workspaces."""
+    with raw_cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM trace_store_pending_run")
+        (count,) = cursor.fetchone() or (0,)
+        return int(count)
+
+
 def complete(claimed: Claim) -> None:
     """Delete the processed entries."""
     with raw_cursor() as cursor:
         cursor.execute(
             "DELETE FROM trace_store_pending_run WHERE workspace_id = %s AND id = ANY(%s)",
-            [claimed.workspace_id, list(claimed.rows)],
+            [claimed.workspace_id, list(claimed.entry_ids)],
         )
 
 
-def split(claimed: Claim) -> list[int]:
-    """Replace the claimed entries by two, each with half of the runs."""
+def split_claim(claimed: Claim) -> list[int]:
+    """Replace the claimed entries by two, each with half of the runs; return their ids."""
     middle = len(claimed.changed_runs) // 2
     complete(claimed)
     halves = claimed.changed_runs[:middle], claimed.changed_runs[middle:]
@@ -116,27 +124,35 @@ def park_claim(claimed: Claim, reason: str) -> None:
         cursor.execute(
             "UPDATE trace_store_pending_run SET failure = %s, retry_at = now() + %s"
             " WHERE workspace_id = %s AND id = ANY(%s)",
-            [reason.replace("\x00", ""), PARK_DURATION, claimed.workspace_id, list(claimed.rows)],
+            [
+                reason.replace("\x00", ""),
+                PARK_DURATION,
+                claimed.workspace_id,
+                list(claimed.entry_ids),
+            ],
         )
 
 
-def _lock_workspace(workspace_id: UUID, *, wait: bool) -> bool:
+def lock_workspace(workspace_id: UUID, *, wait: bool) -> bool:
     """Lock the workspace for this transaction; False if another processor holds it.
 
-    Of two processors that see different parts of a trace, the one with less data could write last.
+    Two processors of one workspace could see different parts of a trace, and the one that saw less
+    could write last.
     """
     lock = "pg_advisory_xact_lock" if wait else "pg_try_advisory_xact_lock"
     with raw_cursor() as cursor:
         cursor.execute(
-            sql(f"SELECT {lock}(hashtextextended('tracing.settle:' || %s::uuid::text, 0))"),
+            sql(
+                f"SELECT {lock}(hashtextextended('trace_store.postprocess:' || %s::uuid::text, 0))"
+            ),
             [workspace_id],
         )
         return wait or cursor.fetchone() == (True,)
 
 
-def _select_entries(workspace_id: UUID, ending: str, values: Sequence[object]) -> list[_Row]:
+def _select_entries(workspace_id: UUID, clause: str, values: Sequence[object]) -> list[_Row]:
     statement = (
-        f"SELECT id, {_COLUMNS} FROM trace_store_pending_run WHERE workspace_id = %s {ending}"
+        f"SELECT id, {_COLUMNS} FROM trace_store_pending_run WHERE workspace_id = %s {clause}"
     )
     with raw_cursor() as cursor:
         cursor.execute(sql(statement), [workspace_id, *values], binary=True)

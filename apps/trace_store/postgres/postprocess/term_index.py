@@ -5,13 +5,13 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from itertools import chain
 from uuid import UUID
 from zlib import crc32
 
-from apps.core.raw_sql import raw_cursor, sql
+from apps.core.connections import raw_cursor, sql
 from apps.trace_store.filters.subjects import FilterSubject
 from apps.trace_store.filters.terms import extract_terms
 from apps.trace_store.postgres.reading import lookup
@@ -57,9 +57,9 @@ def write_terms(workspace_id: UUID, terms: Sequence[tuple[RunKey, Sequence[int]]
             project_id,
             partition_time,
             run_id,
-            encode_terms(salt_terms(workspace_id, result)),
+            encode_terms(salt_terms(workspace_id, run_terms)),
         )
-        for (run_id, project_id, partition_time), result in terms
+        for (run_id, project_id, partition_time), run_terms in terms
     )
 
 
@@ -88,20 +88,22 @@ _EMPTY = struct.pack(">3i", 0, 0, _INTEGER_OID)
 
 
 CONTENT = frozenset({Payload.INPUTS, Payload.OUTPUTS, Payload.ERROR})
-_BATCH = 200
+_BATCH_SIZE = 200
 """Limit of runs whose payloads are in memory at once; a run may have 25 MB."""
 
 
 def index_runs(workspace_id: UUID, changed_runs: Sequence[ChangedRun]) -> None:
-    for some in _batches(changed_runs):
-        keys = [(item.run_id, item.project_id, item.partition_time) for item in some]
-        runs = lookup.fetch_by_keys(workspace_id, keys, payloads=CONTENT)
+    """Replace the terms of the changed runs. Safe to repeat."""
+    index_keys(
+        workspace_id, [(run.run_id, run.project_id, run.partition_time) for run in changed_runs]
+    )
+
+
+def index_keys(workspace_id: UUID, keys: Sequence[RunKey]) -> None:
+    for begin in range(0, len(keys), _BATCH_SIZE):
+        batch = keys[begin : begin + _BATCH_SIZE]
+        runs = lookup.fetch_by_keys(workspace_id, batch, payloads=CONTENT)
         write_terms(workspace_id, [(_key(run), extract_terms(_subject(run))) for run in runs])
-
-
-def _batches(changed_runs: Sequence[ChangedRun]) -> Iterator[Sequence[ChangedRun]]:
-    for begin in range(0, len(changed_runs), _BATCH):
-        yield changed_runs[begin : begin + _BATCH]
 
 
 def _key(run: RunDetail) -> RunKey:

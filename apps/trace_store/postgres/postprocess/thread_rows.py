@@ -13,10 +13,10 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from apps.core.raw_sql import raw_cursor, sql
+from apps.core.connections import raw_cursor, sql
 from apps.trace_store.types import ChangedRun
 
-Thread = tuple[UUID, str]
+ThreadKey = tuple[UUID, str]
 """A project and a thread key."""
 TURN = "r.thread_key IS NOT NULL AND r.parent_run_id IS NULL"
 
@@ -37,18 +37,18 @@ _THREAD_SUMMARY = (
 
 def update_thread_rows(workspace_id: UUID, changed_runs: Sequence[ChangedRun]) -> None:
     """Update the rows of threads that the runs belong to or belonged to."""
-    result = threads_of(
+    threads = find_threads(
         workspace_id, [(run.run_id, run.project_id, run.partition_time) for run in changed_runs]
     )
-    result |= _threads_of_traces(
+    threads |= _find_threads_of_traces(
         workspace_id, {(run.project_id, run.trace_id) for run in changed_runs}
     )
-    if result:
-        _write_rows(workspace_id, sorted(result))
+    if threads:
+        _write_rows(workspace_id, sorted(threads))
 
 
-def threads_of(workspace_id: UUID, keys: Sequence[tuple[UUID, UUID, datetime]]) -> set[Thread]:
-    """The threads of those runs that are turns."""
+def find_threads(workspace_id: UUID, keys: Sequence[tuple[UUID, UUID, datetime]]) -> set[ThreadKey]:
+    """Return the threads of the runs that are turns."""
     if not keys:
         return set()
     times = [key[2] for key in keys]
@@ -66,32 +66,34 @@ def threads_of(workspace_id: UUID, keys: Sequence[tuple[UUID, UUID, datetime]]) 
         return {(row[0], row[1]) for row in cursor}
 
 
-def _threads_of_traces(workspace_id: UUID, traces: Iterable[tuple[UUID, UUID]]) -> set[Thread]:
-    """The threads that begin or end with one of these traces, which may be deleted or moved."""
-    wanted = list(traces)
+def _find_threads_of_traces(
+    workspace_id: UUID, traces: Iterable[tuple[UUID, UUID]]
+) -> set[ThreadKey]:
+    """Return the threads whose first or last trace is one of these, even if it was removed."""
+    trace_keys = list(traces)
     statement = (
         "SELECT t.project_id, t.thread_key"
         " FROM unnest(%s::uuid[], %s::uuid[]) AS k(project_id, trace_id)"
         " JOIN trace_store_thread t ON t.project_id = k.project_id AND t.{column} = k.trace_id"
         " WHERE t.workspace_id = %s"
     )
-    both = " UNION ".join(
+    union = " UNION ".join(
         statement.format(column=column) for column in ("first_trace_id", "last_trace_id")
     )
-    values = [[item[0] for item in wanted], [item[1] for item in wanted], workspace_id]
+    values = [[item[0] for item in trace_keys], [item[1] for item in trace_keys], workspace_id]
     with raw_cursor() as cursor:
-        cursor.execute(sql(both), [*values, *values])
+        cursor.execute(sql(union), [*values, *values])
         return {(row[0], row[1]) for row in cursor}
 
 
-def _write_rows(workspace_id: UUID, threads: Sequence[Thread]) -> None:
+def _write_rows(workspace_id: UUID, threads: Sequence[ThreadKey]) -> None:
     keys = [[thread[0] for thread in threads], [thread[1] for thread in threads]]
-    summed = _THREAD_SUMMARY.replace("SELECT k.", "SELECT %s::uuid, k.", 1)
+    summary = _THREAD_SUMMARY.replace("SELECT k.", "SELECT %s::uuid, k.", 1)
     with raw_cursor() as cursor:
         cursor.execute(
             sql(
                 "INSERT INTO trace_store_thread (workspace_id, project_id, thread_key, first_start,"
-                f" last_start, first_trace_id, last_trace_id) {summed} ORDER BY 2, 3"
+                f" last_start, first_trace_id, last_trace_id) {summary} ORDER BY 2, 3"
                 " ON CONFLICT (workspace_id, project_id, md5(thread_key)) DO UPDATE SET"
                 " first_start = excluded.first_start, last_start = excluded.last_start,"
                 " first_trace_id = excluded.first_trace_id, last_trace_id = excluded.last_trace_id"
@@ -99,21 +101,25 @@ def _write_rows(workspace_id: UUID, threads: Sequence[Thread]) -> None:
             ),
             [workspace_id, *keys, workspace_id],
         )
-        kept = {(row[0], row[1]) for row in cursor}
-        gone = [thread for thread in threads if thread not in kept]
-        if gone:
+        remaining = {(row[0], row[1]) for row in cursor}
+        removed = [thread for thread in threads if thread not in remaining]
+        if removed:
             cursor.execute(
                 sql(
                     f"DELETE FROM trace_store_thread t USING {_KEYS} WHERE t.workspace_id = %s"
                     " AND t.project_id = k.project_id AND t.thread_key = k.thread_key"
                     " AND md5(t.thread_key) = md5(k.thread_key)"
                 ),
-                [[thread[0] for thread in gone], [thread[1] for thread in gone], workspace_id],
+                [
+                    [thread[0] for thread in removed],
+                    [thread[1] for thread in removed],
+                    workspace_id,
+                ],
             )
 
 
 def pending_threads(workspace_id: UUID, project_ids: Sequence[UUID]) -> list[tuple[Any, ...]]:
-    """The threads of pending runs: key, first and last start."""
+    """Return project, key, first and last start and trace of the threads of pending runs."""
     with raw_cursor() as cursor:
         cursor.execute(
             "SELECT k.run_id, k.project_id, k.partition_time FROM trace_store_pending_run u,"
@@ -122,11 +128,11 @@ def pending_threads(workspace_id: UUID, project_ids: Sequence[UUID]) -> list[tup
             " WHERE u.workspace_id = %s AND k.project_id = ANY(%s)",
             [workspace_id, list(project_ids)],
         )
-        results = sorted(threads_of(workspace_id, cursor.fetchall()))
-        if not results:
+        threads = sorted(find_threads(workspace_id, cursor.fetchall()))
+        if not threads:
             return []
         cursor.execute(
             sql(_THREAD_SUMMARY),
-            [[item[0] for item in results], [item[1] for item in results], workspace_id],
+            [[thread[0] for thread in threads], [thread[1] for thread in threads], workspace_id],
         )
         return cursor.fetchall()

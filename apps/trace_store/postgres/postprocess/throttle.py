@@ -9,12 +9,12 @@ import psutil
 
 from apps.trace_store.postgres.postprocess import queue
 
-_REST_FACTOR = 0.1
-_BUSY_REST_FACTOR = 3.0
-_BURST_REST_FACTOR = 12.0
+_PAUSE_FACTOR = 0.1
+_BUSY_PAUSE_FACTOR = 3.0
+_BURST_PAUSE_FACTOR = 12.0
 """Pause after a batch, as a multiple of its duration."""
-_MAX_REST_SECONDS = 1.0
-_MAX_BURST_REST_SECONDS = 2.0
+_MAX_PAUSE_SECONDS = 1.0
+_MAX_BURST_PAUSE_SECONDS = 2.0
 _BUSY_SHARE = 0.75
 """The CPU share above which the machine counts as busy."""
 
@@ -22,8 +22,9 @@ _BUSY_SHARE = 0.75
 class Throttle:
     """Chooses the batch size and the pause after each batch.
 
-    If more arrives than could be processed without pauses, it is a burst: more work on a busy
-    machine would slow down the senders without keeping up, so it is processed afterwards.
+    A burst is a time in which runs arrive faster than they could be processed without pauses.
+    Processing them at once on a busy machine would slow down the senders without keeping up, so
+    most of the work is done afterwards.
     """
 
     def __init__(self, runs: int) -> None:
@@ -37,20 +38,22 @@ class Throttle:
         """The batch size, which is smaller if pauses are long."""
         return self._runs // 4 if self._is_burst else self._runs
 
-    def rest(self, processed: int, took: float) -> float:
+    def pause_seconds(self, processed: int, seconds: float) -> float:
         """The seconds to pause after a batch of this size and duration."""
-        self._is_burst = self._comes_too_fast(processed, took) and _cpu_share() > _BUSY_SHARE
+        self._is_burst = self._arrives_too_fast(processed, seconds) and _cpu_share() > _BUSY_SHARE
         if self._is_burst:
-            return min(took * _BURST_REST_FACTOR, _MAX_BURST_REST_SECONDS)
-        return min(took * (_BUSY_REST_FACTOR if _is_busy() else _REST_FACTOR), _MAX_REST_SECONDS)
+            return min(seconds * _BURST_PAUSE_FACTOR, _MAX_BURST_PAUSE_SECONDS)
+        return min(
+            seconds * (_BUSY_PAUSE_FACTOR if _is_busy() else _PAUSE_FACTOR), _MAX_PAUSE_SECONDS
+        )
 
-    def _comes_too_fast(self, processed: int, took: float) -> bool:
+    def _arrives_too_fast(self, processed: int, seconds: float) -> bool:
         """Whether more arrived since the last batch than could be processed in that time."""
         now, before = time.monotonic(), self._seen_at
-        newest, runs_of_last = queue.newest_entry()
-        rows = newest - self._newest if self._newest and newest else 0
+        newest, runs_per_entry = queue.newest_entry()
+        new_entries = newest - self._newest if self._newest and newest else 0
         self._seen_at, self._newest = now, newest or self._newest
-        return rows * runs_of_last * took > processed * (now - before)
+        return new_entries * runs_per_entry * seconds > processed * (now - before)
 
 
 def _is_busy() -> bool:

@@ -5,18 +5,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 from apps.trace_store.postgres.payload_storage import with_payloads
-from apps.trace_store.postgres.reading.locations import estimate_start_range
+from apps.trace_store.postgres.reading.locations import (
+    estimate_start_range,
+    find_stored_range,
+)
 from apps.trace_store.postgres.reading.pending_deletions import exclude_deleted
 from apps.trace_store.postgres.reading.rows import COLUMNS, StoredRun, select_runs
 from apps.trace_store.postgres.reading.trace_totals import with_totals_of_trace, with_trace_totals
+from apps.trace_store.protocol import ALL_PAYLOADS
 from apps.trace_store.types import Payload, RunDetail, RunKey, RunRow
-
-_RECENT = timedelta(days=2)
 
 
 def fetch_by_keys(
@@ -39,53 +41,65 @@ def fetch_by_keys(
     return with_payloads([row for row, _ in rows], payloads)
 
 
+def fetch_rows(workspace_id: UUID, run_ids: Collection[UUID]) -> list[RunRow]:
+    """Return the stored runs with these ids in all projects, without totals of descendants."""
+    if not run_ids:
+        return []
+    statement = (
+        f"SELECT {COLUMNS} FROM trace_store_run r WHERE r.workspace_id = %s AND r.id = ANY(%s)"
+        " AND r.partition_time BETWEEN %s AND %s"
+    )
+    rows: list[RunRow] = []
+    missing = set(run_ids)
+    for find_range in (estimate_start_range, partial(find_stored_range, workspace_id)):
+        if missing and (time_range := find_range(missing)):
+            values = [workspace_id, list(missing), *time_range]
+            rows += [row for row, _ in select_runs(statement, values)]
+            missing -= {row.id for row in rows}
+    return rows
+
+
 def fetch_run(
     workspace_id: UUID,
     run_id: UUID,
     *,
-    project_id: UUID | None,
-    payloads: Collection[Payload],
+    project_id: UUID | None = None,
+    payloads: Collection[Payload] = ALL_PAYLOADS,
 ) -> RunDetail | None:
     """Return the run; without `project_id`, the newest one if several projects have that id."""
-    shown, given_shown = exclude_deleted(workspace_id)
-    where = f"r.workspace_id = %s AND r.id = %s AND {shown}"
-    values = [workspace_id, run_id, *given_shown]
+    not_deleted, deletion_values = exclude_deleted(workspace_id)
+    where = f"r.workspace_id = %s AND r.id = %s AND {not_deleted}"
+    values = [workspace_id, run_id, *deletion_values]
     if project_id is not None:
         where += " AND r.project_id = %s"
         values.append(project_id)
-    # Try a few days first, because a scan of all partitions costs a hundred times as much.
-    days = estimate_start_range([run_id]) or _recent_range()
-    attempts: list[tuple[str, list[Any]]] = [
-        (f"{where} AND r.partition_time BETWEEN %s AND %s", [*values, *days]),
-        (where, [*values]),
-    ]
-    for condition, given in attempts:
-        statement = (
-            f"SELECT {COLUMNS} FROM trace_store_run r WHERE {condition}"
-            " ORDER BY r.received_at DESC LIMIT 1"
-        )
-        if rows := select_runs(statement, given):
+    statement = (
+        f"SELECT {COLUMNS} FROM trace_store_run r WHERE {where}"
+        " AND r.partition_time BETWEEN %s AND %s ORDER BY r.received_at DESC LIMIT 1"
+    )
+    # A UUIDv7 saves the lookup of its key.
+    for find_range in (estimate_start_range, partial(find_stored_range, workspace_id)):
+        if (time_range := find_range([run_id])) and (
+            rows := select_runs(statement, [*values, *time_range])
+        ):
             return with_payloads(with_trace_totals(workspace_id, rows), payloads)[0]
     return None
 
 
-def _recent_range() -> tuple[datetime, datetime]:
-    now = datetime.now(UTC)
-    return now - _RECENT, now + _RECENT
-
-
-def fetch_trace(workspace_id: UUID, trace_id: UUID, *, project_id: UUID | None) -> list[RunRow]:
+def fetch_trace(
+    workspace_id: UUID, trace_id: UUID, *, project_id: UUID | None = None
+) -> list[RunRow]:
     """Return all runs of the trace, depth first, parents before children."""
-    shown, given_shown = exclude_deleted(workspace_id)
-    where = f"r.workspace_id = %s AND r.trace_id = %s AND {shown}"
-    values = [workspace_id, trace_id, *given_shown]
+    not_deleted, deletion_values = exclude_deleted(workspace_id)
+    where = f"r.workspace_id = %s AND r.trace_id = %s AND {not_deleted}"
+    values = [workspace_id, trace_id, *deletion_values]
     if project_id is not None:
         where += " AND r.project_id = %s"
         values.append(project_id)
     rows: list[StoredRun] = []
-    if days := estimate_start_range([trace_id]):
+    if time_range := estimate_start_range([trace_id]):
         # No run of a trace has an earlier partition time than its root.
-        since: list[Any] = [*values, days[0]]
+        since: list[Any] = [*values, time_range[0]]
         rows = select_runs(
             f"SELECT {COLUMNS} FROM trace_store_run r WHERE {where} AND r.partition_time >= %s",
             since,
@@ -93,5 +107,5 @@ def fetch_trace(workspace_id: UUID, trace_id: UUID, *, project_id: UUID | None) 
     if not any(row.is_root for row, _ in rows):
         rows = select_runs(f"SELECT {COLUMNS} FROM trace_store_run r WHERE {where}", values)
     # Sort in Python: the server would sort whole rows, possibly on disk.
-    rows.sort(key=lambda result: result[0].dotted_order)
+    rows.sort(key=lambda stored_run: stored_run[0].dotted_order)
     return with_totals_of_trace(rows)

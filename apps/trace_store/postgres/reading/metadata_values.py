@@ -1,4 +1,4 @@
-"""Reads which metadata values the runs of a project have."""
+"""Reads the metadata values of the runs of a project."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection
 from datetime import datetime
 from uuid import UUID
 
-from apps.core.raw_sql import raw_cursor
+from apps.core.connections import raw_cursor
 
 _SAMPLED_RUNS = 10_000
 """Only the newest runs are sampled."""
@@ -14,7 +14,7 @@ _SAMPLED_TRACES = 100_000
 _MAX_VALUES = 1000
 
 
-def frequent_values(
+def find_frequent_values(
     workspace_id: UUID,
     project_id: UUID,
     *,
@@ -26,31 +26,32 @@ def frequent_values(
     with raw_cursor() as cursor:
         cursor.execute(
             """
-            WITH looked_at AS (
+            WITH sampled AS (
                 SELECT metadata FROM trace_store_run
                 WHERE workspace_id = %(workspace)s AND project_id = %(project)s
                   AND (%(since)s::timestamptz IS NULL OR partition_time >= %(since)s)
-                ORDER BY partition_time DESC, id DESC LIMIT %(looked_at)s
+                ORDER BY partition_time DESC, id DESC LIMIT %(sampled)s
             ), counted AS (
                 SELECT pair.key, pair.value, count(*) AS n
-                FROM looked_at, jsonb_each_text(metadata) AS pair
+                FROM sampled, jsonb_each_text(metadata) AS pair
                 WHERE pair.value IS NOT NULL
                   AND (%(keys)s::text[] IS NULL OR pair.key = ANY(%(keys)s))
                 GROUP BY 1, 2
             ), ranked AS (
-                SELECT key, value, n, sum(n) OVER (PARTITION BY key) AS of_key,
+                SELECT key, value, n, sum(n) OVER (PARTITION BY key) AS key_count,
                        row_number() OVER (PARTITION BY key ORDER BY n DESC, value) AS rank
                 FROM counted
             )
-            SELECT key, value FROM ranked WHERE rank <= %(k)s ORDER BY of_key DESC, key, rank
+            SELECT key, value FROM ranked WHERE rank <= %(values_per_key)s
+            ORDER BY key_count DESC, key, rank
             """,
             {
                 "workspace": workspace_id,
                 "project": project_id,
                 "since": since,
-                "looked_at": _SAMPLED_RUNS,
+                "sampled": _SAMPLED_RUNS,
                 "keys": None if keys is None else list(keys),
-                "k": values_per_key,
+                "values_per_key": values_per_key,
             },
         )
         result: dict[str, list[str]] = {}
@@ -59,7 +60,7 @@ def frequent_values(
     return result
 
 
-def values_with_first_start(
+def find_values_with_first_start(
     workspace_id: UUID, project_id: UUID, key: str
 ) -> list[tuple[str, datetime]]:
     """Return the values of the key in traces, as text, with the first start time of each.
@@ -74,16 +75,16 @@ def values_with_first_start(
                 FROM trace_store_run
                 WHERE workspace_id = %(workspace)s AND project_id = %(project)s
                   AND parent_run_id IS NULL AND metadata ? %(key)s
-                ORDER BY partition_time DESC, id DESC LIMIT %(looked_at)s
-            ) AS looked_at
-            WHERE value <> '' GROUP BY value ORDER BY 2 DESC, 1 LIMIT %(most)s
+                ORDER BY partition_time DESC, id DESC LIMIT %(sampled)s
+            ) AS sampled
+            WHERE value <> '' GROUP BY value ORDER BY 2 DESC, 1 LIMIT %(max_values)s
             """,
             {
                 "workspace": workspace_id,
                 "project": project_id,
                 "key": key,
-                "looked_at": _SAMPLED_TRACES,
-                "most": _MAX_VALUES,
+                "sampled": _SAMPLED_TRACES,
+                "max_values": _MAX_VALUES,
             },
         )
         return list(cursor.fetchall())

@@ -1,4 +1,4 @@
-"""Evaluates what SQL leaves open about candidate runs: payloads, roots and traces."""
+"""Evaluates the filters that SQL cannot decide: on payloads, roots and traces."""
 
 # ruff: noqa: S608  (statements consist of own names; values are parameters)
 
@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from uuid import UUID
 
-from apps.core.raw_sql import raw_cursor, sql
+from apps.core.connections import raw_cursor, sql
 from apps.trace_store.dotted_order import root_time
 from apps.trace_store.filters.nodes import Expression
 from apps.trace_store.filters.reference import matches
@@ -42,20 +42,22 @@ class PostFilter:
             return None
         return where
 
-    def meant(self, rows: Sequence[StoredRun]) -> list[StoredRun]:
+    def filter_runs(self, rows: Sequence[StoredRun]) -> list[StoredRun]:
         """Return the matching runs in their order."""
-        kept = list(rows)
-        if kept and self._open_root is not None:
-            roots = self._with_such_root(kept, self._open_root)
-            kept = [item for item in kept if _trace_key(item[0]) in roots]
-        if kept and self._open is not None:
-            kept = [item for some in _batches(kept) for item in self._true(self._open, some)]
-        if kept and self._open_any is not None:
-            traces = self._with_such_run(kept, self._open_any)
-            kept = [item for item in kept if _trace_key(item[0]) in traces]
-        return kept
+        candidates = list(rows)
+        if candidates and self._open_root is not None:
+            roots = self._traces_with_root(candidates, self._open_root)
+            candidates = [item for item in candidates if _trace_key(item[0]) in roots]
+        if candidates and self._open is not None:
+            candidates = [
+                item for batch in _batches(candidates) for item in self._match(self._open, batch)
+            ]
+        if candidates and self._open_any is not None:
+            traces = self._traces_with_run(candidates, self._open_any)
+            candidates = [item for item in candidates if _trace_key(item[0]) in traces]
+        return candidates
 
-    def _true(self, expression: Expression, rows: Sequence[StoredRun]) -> list[StoredRun]:
+    def _match(self, expression: Expression, rows: Sequence[StoredRun]) -> list[StoredRun]:
         """Return the runs that match by the reference evaluator."""
         runs = with_trace_totals(self.workspace_id, rows)
         subjects = load_subjects(self.workspace_id, runs, required_data(expression))
@@ -63,7 +65,7 @@ class PostFilter:
             row for row, subject in zip(rows, subjects, strict=True) if matches(expression, subject)
         ]
 
-    def _with_such_root(self, rows: Sequence[StoredRun], expression: Expression) -> set[Trace]:
+    def _traces_with_root(self, rows: Sequence[StoredRun], expression: Expression) -> set[Trace]:
         compiled = compile_where(self.workspace_id, expression, table="r")
         times = [root_time(row.dotted_order) for row, _ in rows]
         statement = (
@@ -77,10 +79,12 @@ class PostFilter:
         ]
         roots = select_runs(statement, [self.workspace_id, *values, *compiled.values])
         return {
-            _trace_key(row) for some in _batches(roots) for row, _ in self._true(expression, some)
+            _trace_key(row)
+            for batch in _batches(roots)
+            for row, _ in self._match(expression, batch)
         }
 
-    def _with_such_run(self, rows: Sequence[StoredRun], expression: Expression) -> set[Trace]:
+    def _traces_with_run(self, rows: Sequence[StoredRun], expression: Expression) -> set[Trace]:
         compiled = compile_where(self.workspace_id, expression, table="r")
         # No run precedes its root; the end of a trace is unknown.
         since = min(root_time(row.dotted_order) for row, _ in rows) - MAX_CLOCK_SKEW
@@ -100,12 +104,12 @@ class PostFilter:
         statement = f"SELECT {COLUMNS} {where}"
         results: set[Trace] = set()
         for begin in range(0, len(traces), _BATCH // 4):
-            some = traces[begin : begin + _BATCH // 4]
-            values = [self.workspace_id, some, since, *compiled.values]
-            perhaps = select_runs(statement, values)
-            for part in _batches(perhaps):
+            batch = traces[begin : begin + _BATCH // 4]
+            values = [self.workspace_id, batch, since, *compiled.values]
+            candidates = select_runs(statement, values)
+            for part in _batches(candidates):
                 undecided = [item for item in part if _trace_key(item[0]) not in results]
-                results |= {_trace_key(row) for row, _ in self._true(expression, undecided)}
+                results |= {_trace_key(row) for row, _ in self._match(expression, undecided)}
         return results
 
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from apps.core.raw_sql import raw_cursor, sql
+from apps.core.connections import raw_cursor, sql
 from apps.trace_store.filters import Expression, all_of
 from apps.trace_store.filters.query_analysis import (
     extract_time_bounds,
@@ -18,12 +18,16 @@ from apps.trace_store.filters.query_analysis import (
     split_conjunction,
 )
 from apps.trace_store.postgres.filtering import CompiledFilter, compile_where, compile_where_root
+from apps.trace_store.postgres.filtering.compiler import compile_having
 from apps.trace_store.postgres.filtering.terms import RequiredTerms, required_terms
 from apps.trace_store.postgres.postprocess.term_index import salt_terms
 from apps.trace_store.postgres.reading.locations import estimate_start_range, locate_runs
 from apps.trace_store.postgres.reading.pending_deletions import exclude_deleted
-from apps.trace_store.postgres.reading.rows import MAX_CLOCK_SKEW
-from apps.trace_store.postgres.reading.thread_conditions import thread_conditions
+from apps.trace_store.postgres.reading.rows import (
+    MAX_CLOCK_SKEW,
+    partition_lower_bound,
+    partition_upper_bound,
+)
 from apps.trace_store.postgres.rollups.intervals import (
     EARLIEST_TIME,
     LATEST_TIME,
@@ -33,6 +37,7 @@ from apps.trace_store.postgres.rollups.intervals import (
 from apps.trace_store.types import RunQuery
 
 Condition = tuple[str, Sequence[Any]]
+_STARTED = "coalesce(r.start_time, r.partition_time)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +53,17 @@ class PreparedQuery:
     where: CompiledFilter | None
     since: datetime | None
     until: datetime | None
-    is_pointed: bool
-    """Whether ids select the runs, so that there are few and no ordered scan is needed."""
-    is_few: bool = False
+    has_ids: bool
+    """Whether ids select the runs: they are few, and no ordered scan is needed."""
+    needs_sort: bool = False
     """Whether the runs are selected by trace or thread and sorted afterwards."""
 
 
 def prepare_query(workspace_id: UUID, query: RunQuery) -> PreparedQuery:
     if query.is_root and query.where_root is not None:
         # The run is the root, so the filter on the root applies to the run.
-        where_both = all_of([query.where, query.where_root])
-        query = replace(query, where=where_both, where_root=None)
+        combined = all_of([query.where, query.where_root])
+        query = replace(query, where=combined, where_root=None)
     query = extract_time_bounds(query)
     conditions = [
         *_conditions(query),
@@ -75,13 +80,13 @@ def prepare_query(workspace_id: UUID, query: RunQuery) -> PreparedQuery:
     if query.where is not None:
         where = compile_where(workspace_id, query.where, table="r")
         if not where.is_exact and _is_all_processed(workspace_id):
-            # Runs that arrive from now on count as later than the response.
+            # Runs that arrive after this check are treated as received after the response.
             where = compile_where(workspace_id, query.where, table="r", as_processed=True)
         conditions.append((where.sql, where.values))
-    pointers = (query.run_ids, query.trace_id, query.parent_run_id, query.reference_example_ids)
-    is_few = _is_of_one_thread(query) or any(text == TRACES_SQL for text, _ in conditions)
-    is_pointed = is_few or any(pointer is not None for pointer in pointers)
-    return PreparedQuery(workspace_id, query, conditions, where, since, until, is_pointed, is_few)
+    ids = (query.run_ids, query.trace_id, query.parent_run_id, query.reference_example_ids)
+    needs_sort = _is_of_one_thread(query) or any(text == TRACES_SQL for text, _ in conditions)
+    has_ids = needs_sort or any(value is not None for value in ids)
+    return PreparedQuery(workspace_id, query, conditions, where, since, until, has_ids, needs_sort)
 
 
 def _is_all_processed(workspace_id: UUID) -> bool:
@@ -109,22 +114,22 @@ def _partition_range(
         return None, None
     begin = None if begin is None else max(begin.astimezone(UTC), EARLIEST_TIME)
     end = None if end is None else min(end.astimezone(UTC), LATEST_TIME)
-    since = None if begin is None else begin - MAX_CLOCK_SKEW
-    until = None if end is None else end + MAX_CLOCK_SKEW
+    since = None if begin is None else partition_lower_bound(begin)
+    until = None if end is None else partition_upper_bound(end)
     if not query.project_ids:
         return since, until
-    started = (begin, None if end is None else end + timedelta.resolution)
-    others = find_misplaced_runs(
-        workspace_id, query.project_ids, placed=(since, until), started=started
+    start_range = (begin, None if end is None else end + timedelta.resolution)
+    misplaced_runs = find_misplaced_runs(
+        workspace_id, query.project_ids, partition_range=(since, until), start_range=start_range
     )
-    if others is None:
+    if misplaced_runs is None:
         return since, until
-    places = [partition_time for partition_time, _ in others]
+    misplaced_times = [partition_time for partition_time, _ in misplaced_runs]
     if begin is not None:
-        since = min([Resolution.QUARTER.floor(begin), *places])
+        since = min([Resolution.QUARTER.floor(begin), *misplaced_times])
     if end is not None:
         last = Resolution.QUARTER.floor(end) + Resolution.QUARTER.width - timedelta.resolution
-        until = max([last, *places])
+        until = max([last, *misplaced_times])
     return since, until
 
 
@@ -138,15 +143,15 @@ def _conditions(query: RunQuery) -> Iterator[Condition]:
     if query.has_error is not None:
         yield f"r.error_preview IS {'NOT ' if query.has_error else ''}NULL", []
     if query.started_from is not None:
-        yield "coalesce(r.start_time, r.partition_time) >= %s", [query.started_from]
+        yield f"{_STARTED} >= %s", [query.started_from]
     if query.started_until is not None:
-        yield "coalesce(r.start_time, r.partition_time) <= %s", [query.started_until]
+        yield f"{_STARTED} <= %s", [query.started_until]
 
 
 def _id_conditions(
     workspace_id: UUID, query: RunQuery
 ) -> Iterator[tuple[Condition, datetime | None, datetime | None]]:
-    """Conditions by id, with the range of partition times of the selected runs."""
+    """Yield conditions by id, each with the range of partition times of the selected runs."""
     if query.run_ids is not None:
         begin, end = _range_of_runs(workspace_id, query.run_ids)
         yield ("r.id = ANY(%s)", [list(query.run_ids)]), begin, end
@@ -157,8 +162,8 @@ def _id_conditions(
         # Children have no index by parent; they are in the parent's trace.
         if parent := locate_runs(workspace_id, [query.parent_run_id]).get(query.parent_run_id):
             yield (
-                ("r.trace_id = %s", [parent.place.trace_id]),
-                parent.place.partition_time - MAX_CLOCK_SKEW,
+                ("r.trace_id = %s", [parent.position.trace_id]),
+                parent.position.partition_time - MAX_CLOCK_SKEW,
                 None,
             )
 
@@ -167,15 +172,16 @@ def _range_of_runs(
     workspace_id: UUID, run_ids: Sequence[UUID]
 ) -> tuple[datetime, datetime] | tuple[None, None]:
     """The range of partition times that the ids imply, if all stored runs are in it."""
-    near = estimate_start_range(run_ids)
-    if near is None:
+    estimate = estimate_start_range(run_ids)
+    if estimate is None:
         return None, None
-    there = locate_runs(workspace_id, run_ids)
-    is_right = all(
-        run_id in there and near[0] <= there[run_id].place.partition_time <= near[1]
+    locations = locate_runs(workspace_id, run_ids)
+    is_complete = all(
+        run_id in locations
+        and estimate[0] <= locations[run_id].position.partition_time <= estimate[1]
         for run_id in run_ids
     )
-    return near if is_right else (None, None)
+    return estimate if is_complete else (None, None)
 
 
 def latest(value: datetime | None, other: datetime | None) -> datetime | None:
@@ -194,7 +200,7 @@ TRACES_SQL = "r.trace_id = ANY(%s)"
 
 
 def trace_conditions(workspace_id: UUID, query: RunQuery) -> Iterator[Condition]:
-    """Necessary conditions; `PostFilter` decides what they leave open."""
+    """Yield necessary conditions on the trace; `PostFilter` evaluates what they leave open."""
     for where in (query.where_root, query.where_any):
         traces = (
             None if where is None else _candidate_traces(workspace_id, where, query.project_ids)
@@ -214,7 +220,7 @@ def _candidate_traces(
     terms = required_terms(where)
     if terms is None:
         return None
-    # Read pending runs first: runs processed in between are then found both ways.
+    # Read pending runs first, so that runs processed in between are found twice, not missed.
     pending = _pending_traces(workspace_id)
     if len(pending) > MAX_INDEXED_TRACES:
         return None
@@ -237,19 +243,43 @@ def _pending_traces(workspace_id: UUID) -> list[UUID]:
 def _indexed_traces(
     workspace_id: UUID, terms: RequiredTerms, project_ids: Sequence[UUID] | None
 ) -> list[UUID]:
-    """The traces of runs with these terms, at most `MAX_INDEXED_TRACES` and one."""
-    has = " ".join("AND t.terms && %s" for _ in terms)
+    """The traces of runs with these terms, at most `MAX_INDEXED_TRACES + 1`."""
+    term_conditions = " ".join("AND t.terms && %s" for _ in terms)
     values: list[Any] = [workspace_id, *(salt_terms(workspace_id, clause) for clause in terms)]
     if project_ids is not None:
-        has += " AND t.project_id = ANY(%s)"
+        term_conditions += " AND t.project_id = ANY(%s)"
         values.append(list(project_ids))
     statement = (
         "SELECT r.trace_id FROM (SELECT t.id, t.project_id, t.partition_time FROM"
         " trace_store_run_terms t"
-        f" WHERE t.workspace_id = %s {has} LIMIT {MAX_INDEXED_TRACES + 1}) t JOIN trace_store_run r"
+        f" WHERE t.workspace_id = %s {term_conditions} LIMIT {MAX_INDEXED_TRACES + 1}) t"
+        " JOIN trace_store_run r"
         " ON r.workspace_id = %s AND r.id = t.id AND r.project_id = t.project_id"
         " AND r.partition_time = t.partition_time"
     )
     with raw_cursor() as cursor:
         cursor.execute(sql(statement), [*values, workspace_id])
         return [row[0] for row in cursor]
+
+
+def thread_conditions(workspace_id: UUID, query: RunQuery) -> Iterator[tuple[str, list[Any]]]:
+    """Select runs by aggregates over the turns of their thread in the query's projects and time."""
+    if query.where_thread is None:
+        return
+    having = compile_having(workspace_id, query.where_thread)
+    where = "r.workspace_id = %s AND r.thread_key IS NOT NULL AND r.parent_run_id IS NULL"
+    values: list[Any] = [workspace_id]
+    if query.project_ids is not None:
+        where += " AND r.project_id = ANY(%s)"
+        values.append(list(query.project_ids))
+    if query.started_from is not None:
+        where += f" AND {_STARTED} >= %s AND r.partition_time >= %s"
+        values += [query.started_from, partition_lower_bound(query.started_from)]
+    if query.started_until is not None:
+        where += f" AND {_STARTED} <= %s AND r.partition_time <= %s"
+        values += [query.started_until, partition_upper_bound(query.started_until)]
+    threads = (
+        f"SELECT r.project_id, r.thread_key FROM trace_store_run r WHERE {where}"
+        f" GROUP BY r.project_id, r.thread_key HAVING {having.text}"
+    )
+    yield f"(r.project_id, r.thread_key) IN ({threads})", [*values, *having.values]

@@ -1,7 +1,7 @@
-"""Prunes the intervals that cannot contain a run of a query, by rollups.
+"""Uses rollups to skip the intervals that cannot contain a run of a query.
 
-An interval is skipped only if rows that represent all its runs exclude a match. Changed intervals,
-pending runs and misplaced runs are always scanned.
+An interval is skipped only if its rollup rows represent all its runs and exclude a match. Changed
+intervals, pending runs and misplaced runs are always scanned.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ ValueRange: TypeAlias = tuple[Decimal, Decimal]
 """The minimum and maximum of the values in an interval."""
 _MAY_MATCH: dict[Comparison, Callable[[ValueRange, Decimal], bool]] = {
     Comparison.GREATER: lambda ends, value: ends[1] > value,
-    Comparison.AT_LEAST: lambda ends, value: ends[1] >= value,
+    Comparison.GREATER_OR_EQUAL: lambda ends, value: ends[1] >= value,
     Comparison.LESS: lambda ends, value: ends[0] < value,
-    Comparison.AT_MOST: lambda ends, value: ends[0] <= value,
+    Comparison.LESS_OR_EQUAL: lambda ends, value: ends[0] <= value,
     Comparison.EQUAL: lambda ends, value: ends[0] <= value <= ends[1],
 }
 
@@ -58,7 +58,7 @@ class MeasureBound:
     comparison: Comparison
     value: Decimal
 
-    def may_be_met(self, ends: ValueRange | None) -> bool:
+    def may_match(self, ends: ValueRange | None) -> bool:
         """Whether a value in the range may meet the condition; without values none does."""
         return ends is not None and _MAY_MATCH[self.comparison](ends, self.value)
 
@@ -75,40 +75,40 @@ class PruningHint:
         return list(dict.fromkeys(bound.measure for bound in self.bounds))
 
 
-def pruning_hint(query: RunQuery) -> PruningHint | None:
+def derive_pruning_hint(query: RunQuery) -> PruningHint | None:
     """Derive the rollup rows to check; None if they would exclude little."""
     if not query.project_ids or query.run_ids is not None or query.trace_id is not None:
         return None
     query = extract_root_condition(query)
     parts = [] if query.where is None else split_conjunction(query.where)
-    results = [part for part in parts if dimensions.can_evaluate(part)]
-    if not any(required_value(part, "name", "model") for part in results):
+    evaluable = [part for part in parts if dimensions.can_evaluate(part)]
+    if not any(required_value(part, "name", "model") for part in evaluable):
         # Rollups by name have nearly as many rows as there are runs.
-        results = [
+        evaluable = [
             part
-            for part in results
+            for part in evaluable
             if dimensions.required_granularity(part) != dimensions.BY_NAME_AND_MODEL
         ]
-    where = None if not results else join_conjunction(results)
-    known = RunQuery(
+    where = None if not evaluable else join_conjunction(evaluable)
+    column_query = RunQuery(
         project_ids=query.project_ids,
         run_type=query.run_type,
         is_root=query.is_root,
         has_error=query.has_error,
         where=where,
     )
-    rollup = dimensions.rollup_filter(known)
+    rollup = dimensions.rollup_filter(column_query)
     if rollup is None:
         return None
-    bounds = [result for part in parts if (result := _measure_bound(part, is_root=query.is_root))]
-    # Errors have an index of their own.
-    tells_kind = query.run_type is not None or any(map(_selects_type, results))
-    return PruningHint(rollup, bounds) if bounds or tells_kind else None
+    bounds = [bound for part in parts if (bound := _measure_bound(part, is_root=query.is_root))]
+    selects_type = query.run_type is not None or any(map(_selects_type, evaluable))
+    return PruningHint(rollup, bounds) if bounds or selects_type else None
 
 
 def _selects_type(part: Expression) -> bool:
-    result = required_value(part, "run_type", "status", "model")
-    return result is not None and result != "error"
+    value = required_value(part, "run_type", "status", "model")
+    # Runs with errors have an index of their own.
+    return value is not None and value != "error"
 
 
 def _measure_bound(part: Expression, *, is_root: bool | None) -> MeasureBound | None:
@@ -129,7 +129,7 @@ ProjectQuarter = tuple[datetime, UUID]
 """The start of a quarter hour, and a project."""
 
 
-def candidate_quarters(
+def find_candidate_quarters(
     workspace_id: UUID,
     project_ids: Sequence[UUID],
     hint: PruningHint,
@@ -139,7 +139,7 @@ def candidate_quarters(
 ) -> Iterator[ProjectQuarter] | None:
     """The quarter hours that may contain a match, in list order.
 
-    None if rollups know too little about these projects.
+    None if too many runs of these projects are outside the rollups.
     """
     begin = max((between[0] or EARLIEST_TIME).astimezone(UTC), EARLIEST_TIME)
     end = max(min((between[1] or LATEST_TIME).astimezone(UTC), LATEST_TIME), begin)
@@ -149,34 +149,36 @@ def candidate_quarters(
         Resolution.QUARTER.floor(end) + Resolution.QUARTER.width,
     ]
     plan = query_plan.plan_rollups(workspace_id, project_ids, edges, hint.rollup)
-    others = find_misplaced_runs(workspace_id, project_ids, placed=(edges[0], edges[1]))
-    if others is None:
+    misplaced_runs = find_misplaced_runs(
+        workspace_id, project_ids, partition_range=(edges[0], edges[1])
+    )
+    if misplaced_runs is None:
         return None
-    unknown = {(at, project_id) for project_id, at in plan.quarters}
-    unknown |= {
+    uncovered = {(begin, project_id) for project_id, begin in plan.quarters}
+    uncovered |= {
         (Resolution.QUARTER.floor(partition_time), project_id)
-        for partition_time, project_id in others
+        for partition_time, project_id in misplaced_runs
     }
     cells = _matching_cells(workspace_id, plan.cells, hint)
-    return _ordered_quarters(workspace_id, cells, hint, unknown, oldest_first=oldest_first)
+    return _ordered_quarters(workspace_id, cells, hint, uncovered, oldest_first=oldest_first)
 
 
 def _ordered_quarters(
     workspace_id: UUID,
     cells: Sequence[RollupCell],
     hint: PruningHint,
-    unknown: Collection[ProjectQuarter],
+    uncovered: Collection[ProjectQuarter],
     *,
     oldest_first: bool,
 ) -> Iterator[ProjectQuarter]:
-    """Refine coarse intervals one batch at a time, because a page is often full before the last."""
-    waiting = set(unknown)
-    for some, reach in _time_batches(cells, oldest_first=oldest_first):
-        waiting.update(_refine(workspace_id, some, hint))
-        ready = {item for item in waiting if (item[0] < reach) == oldest_first}
-        waiting -= ready
+    """Refine coarse intervals batch by batch: a page is often full before the last batch."""
+    candidates = set(uncovered)
+    for batch, complete_until in _time_batches(cells, oldest_first=oldest_first):
+        candidates.update(_refine(workspace_id, batch, hint))
+        ready = {item for item in candidates if (item[0] < complete_until) == oldest_first}
+        candidates -= ready
         yield from sorted(ready, reverse=not oldest_first)
-    yield from sorted(waiting, reverse=not oldest_first)
+    yield from sorted(candidates, reverse=not oldest_first)
 
 
 def _time_batches(
@@ -187,21 +189,23 @@ def _time_batches(
         cells = sorted(cells, key=lambda cell: cell.begins_at)
     else:
         cells = sorted(cells, key=lambda cell: cell.ends_at, reverse=True)
-    at, size = 0, 1
-    while at < len(cells):
-        some = cells[at : at + size]
+    begin, size = 0, 1
+    while begin < len(cells):
+        batch = cells[begin : begin + size]
         if oldest_first:
-            reach = max(cell.ends_at for cell in some)
+            complete_until = max(cell.ends_at for cell in batch)
         else:
-            reach = min(cell.begins_at for cell in some)
+            complete_until = min(cell.begins_at for cell in batch)
         # Intervals of several projects overlap.
-        end = at + len(some)
+        end = begin + len(batch)
         while end < len(cells) and (
-            cells[end].begins_at < reach if oldest_first else cells[end].ends_at > reach
+            cells[end].begins_at < complete_until
+            if oldest_first
+            else cells[end].ends_at > complete_until
         ):
             end += 1
-        yield cells[at:end], reach
-        at, size = end, 2 * size
+        yield cells[begin:end], complete_until
+        begin, size = end, 2 * size
 
 
 def _refine(
@@ -209,31 +213,31 @@ def _refine(
 ) -> Iterator[ProjectQuarter]:
     """Yield the quarter hours within these cells that may contain a match."""
     for resolution in (Resolution.HOUR, Resolution.QUARTER):
-        done = [cell for cell in cells if cell.resolution <= resolution]
+        fine_cells = [cell for cell in cells if cell.resolution <= resolution]
         parts = [
             part
             for cell in cells
             if cell.resolution > resolution
-            for part in _split_cell(cell, resolution)
+            for part in split_cell(cell, resolution)
         ]
         # The parts of a clean interval are clean.
-        cells = [*done, *_matching_cells(workspace_id, parts, hint)]
+        cells = [*fine_cells, *_matching_cells(workspace_id, parts, hint)]
     for cell in cells:
         yield cell.begins_at, cell.project_id
 
 
-def _split_cell(cell: RollupCell, resolution: Resolution) -> Iterator[RollupCell]:
-    at = cell.begins_at
-    while at < cell.ends_at:
-        yield replace(cell, resolution=resolution, begins_at=at)
-        at += resolution.width
+def split_cell(cell: RollupCell, resolution: Resolution) -> Iterator[RollupCell]:
+    begin = cell.begins_at
+    while begin < cell.ends_at:
+        yield replace(cell, resolution=resolution, begins_at=begin)
+        begin += resolution.width
 
 
 def _matching_cells(
     workspace_id: UUID, cells: Sequence[RollupCell], hint: PruningHint
 ) -> list[RollupCell]:
     result: dict[RollupCell, None] = {}
-    for cell, ends in query_plan.value_ranges(workspace_id, cells, hint.rollup, hint.measures):
-        if all(bound.may_be_met(ends.get(bound.measure)) for bound in hint.bounds):
+    for cell, ends in query_plan.read_value_ranges(workspace_id, cells, hint.rollup, hint.measures):
+        if all(bound.may_match(ends.get(bound.measure)) for bound in hint.bounds):
             result[cell] = None
     return list(result)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
+from apps.core.connections import raw_cursor, sql
 from apps.core.json import Fragment, loads
-from apps.core.raw_sql import raw_cursor, sql
+from apps.trace_store.postgres.rollups.intervals import EARLIEST_TIME, LATEST_TIME
 from apps.trace_store.types import Attachment, RunRow, Usage
 
 _AMOUNTS = (
@@ -28,8 +29,8 @@ COLUMNS = (
     " r.thread_key, r.model, r.reference_example_id, r.attachments::text, r.price_model_id,"
     f" {USAGE}, {SUMS}"
 )
-_USAGE_AT = 23
-_SUMS_AT = _USAGE_AT + len(_AMOUNTS) + 1
+_USAGE_INDEX = 23
+_SUMS_INDEX = _USAGE_INDEX + len(_AMOUNTS) + 1
 
 StoredRun = tuple[RunRow, Usage | None]
 """A run with its own usage, and the stored total of its descendants."""
@@ -37,7 +38,17 @@ StoredRun = tuple[RunRow, Usage | None]
 MAX_CLOCK_SKEW = timedelta(days=1)
 """A run's start time and its dotted order differ by less than this."""
 
-_no_metadata = Fragment(b"{}")
+_NO_METADATA = Fragment(b"{}")
+
+
+def partition_lower_bound(start_time: datetime) -> datetime:
+    """A lower bound of the partition times of runs that start at this time or later."""
+    return max(start_time, EARLIEST_TIME) - MAX_CLOCK_SKEW
+
+
+def partition_upper_bound(start_time: datetime) -> datetime:
+    """An upper bound of the partition times of runs that start at this time or earlier."""
+    return min(start_time, LATEST_TIME) + MAX_CLOCK_SKEW
 
 
 def select_runs(statement: str, values: Sequence[Any]) -> list[StoredRun]:
@@ -48,6 +59,7 @@ def select_runs(statement: str, values: Sequence[Any]) -> list[StoredRun]:
 
 
 def run_from_row(row: Sequence[Any]) -> StoredRun:
+    """Convert the columns of `COLUMNS`."""
     partition_time = row[6]
     metadata, tags = row[17], row[16]
     run = RunRow(
@@ -69,20 +81,20 @@ def run_from_row(row: Sequence[Any]) -> StoredRun:
         inputs_preview=row[14],
         outputs_preview=row[15],
         tags=tags or [],
-        metadata_json=Fragment(metadata.encode()) if metadata else _no_metadata,
+        metadata_json=Fragment(metadata.encode()) if metadata else _NO_METADATA,
         thread_key=row[18],
         model=row[19],
         reference_example_id=row[20],
-        attachments=_attachments(row[21]) if row[21] else [],
+        attachments=_parse_attachments(row[21]) if row[21] else [],
         price_model_id=row[22],
-        usage=usage_from_row(row[_USAGE_AT:_SUMS_AT]),
+        usage=usage_from_row(row[_USAGE_INDEX:_SUMS_INDEX]),
     )
-    sums = row[_SUMS_AT:]
+    sums = row[_SUMS_INDEX:]
     return run, usage_from_row([*sums, None]) if any(item is not None for item in sums) else None
 
 
-def _attachments(text: str) -> list[Attachment]:
-    return [Attachment(name=name, **result) for name, result in loads(text).items()]
+def _parse_attachments(text: str) -> list[Attachment]:
+    return [Attachment(name=name, **fields) for name, fields in loads(text).items()]
 
 
 def usage_from_row(row: Sequence[Any]) -> Usage:

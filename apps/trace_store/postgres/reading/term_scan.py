@@ -8,7 +8,7 @@ import heapq
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
-from apps.core.raw_sql import raw_cursor, sql
+from apps.core.connections import raw_cursor, sql
 from apps.trace_store.postgres.filtering.terms import RequiredTerms
 from apps.trace_store.postgres.postprocess.term_index import salt_terms
 from apps.trace_store.postgres.reading import scan
@@ -35,25 +35,26 @@ _KEY += " AND r.partition_time = {0}.partition_time"
 
 
 class TermScan(OrderedQuery):
-    """Like `RunScan`, by the term index."""
+    """Like `RunScan`, but reads the runs through the term index."""
 
-    def rows(self, terms: RequiredTerms, wanted: int) -> Iterator[Sequence[StoredRun]]:
+    def scan_terms(self, terms: RequiredTerms, limit: int) -> Iterator[Sequence[StoredRun]]:
         """Yield runs in order: those from the term index and those that are not indexed yet.
 
-        Pending runs are listed first: runs processed in between are then found both ways.
+        Pending runs are read first: a run that is processed in between is then found twice, not
+        missed.
         """
         pending = self._pending_runs()
-        listed = set(pending)
+        pending_keys = set(pending)
         indexed = (
             row
-            for rows in self._indexed(terms, wanted)
+            for rows in self._indexed(terms, limit)
             for row in rows
-            if run_key(row) not in listed
+            if run_key(row) not in pending_keys
         )
-        direct = (row for rows in self._of_keys(pending) for row in rows)
-        merged = heapq.merge(indexed, direct, key=sort_key, reverse=not self.oldest_first)
+        unindexed = (row for rows in self._read_by_keys(pending) for row in rows)
+        merged = heapq.merge(indexed, unindexed, key=sort_key, reverse=not self.oldest_first)
         batch: list[StoredRun] = []
-        size = wanted
+        size = limit
         for row in merged:
             batch.append(row)
             if len(batch) >= size:
@@ -63,43 +64,49 @@ class TermScan(OrderedQuery):
 
     def _indexed(self, terms: RequiredTerms, size: int) -> Iterator[Sequence[StoredRun]]:
         """Check the terms of the first runs, which finds frequent terms; then use the index."""
-        has: list[Condition] = [
+        term_conditions: list[Condition] = [
             ("t.terms && %s", [salt_terms(self.prepared.workspace_id, clause)]) for clause in terms
         ]
-        place = self.place
+        position = self.position
         if len(self.prepared.query.project_ids or ()) == 1:
-            ending = self._place_of_probed()
-            begin, end = self.prepared.since, self.end(place)
-            if ending is not None and self.oldest_first:
-                end = ending[0] + timedelta.resolution
-            elif ending is not None:
-                begin = ending[0]
-            upto = [] if ending is None else [self.beside(ending, "t", is_after=False)]
-            while rows := self._named(has, (begin, end), upto, place, size, is_among_first=True):
+            probe_end = self._probe_end()
+            begin, end = self.prepared.since, self.range_end(position)
+            if probe_end is not None and self.oldest_first:
+                end = probe_end[0] + timedelta.resolution
+            elif probe_end is not None:
+                begin = probe_end[0]
+            before_end = (
+                []
+                if probe_end is None
+                else [self.compare_with_position(probe_end, "t", is_after=False)]
+            )
+            while rows := self._read_by_terms(
+                term_conditions, (begin, end), before_end, position, size, reads_first_runs=True
+            ):
                 yield rows
                 if len(rows) < size:
                     break
-                place = sort_key(rows[-1])
-            if ending is None:
+                position = sort_key(rows[-1])
+            if probe_end is None:
                 return
-            place = ending
-        for window in self.windows(_MAX_WINDOW, place):
-            after = place
-            while rows := self._named(has, window, [], after, size):
+            position = probe_end
+        for window in self.split_windows(_MAX_WINDOW, position):
+            last_position = position
+            while rows := self._read_by_terms(term_conditions, window, [], last_position, size):
                 yield rows
                 if len(rows) < size:
                     break
-                after = sort_key(rows[-1])
+                last_position = sort_key(rows[-1])
 
-    def _named(
+    def _read_by_terms(
         self,
-        has: Sequence[Condition],
+        term_conditions: Sequence[Condition],
         window: Window,
-        others: Sequence[Condition],
-        place: SortKey | None,
+        extra_conditions: Sequence[Condition],
+        position: SortKey | None,
         size: int,
         *,
-        is_among_first: bool = False,
+        reads_first_runs: bool = False,
     ) -> list[StoredRun]:
         """Read runs with these terms in order, by the term index or through the first runs.
 
@@ -107,33 +114,42 @@ class TermScan(OrderedQuery):
         """
         where: list[Condition] = [("t.workspace_id = %s", [self.prepared.workspace_id])]
         if self.prepared.query.project_ids is not None:
-            where.append(self.of_projects("t"))
-        where += [*self.bounds(window, place, "t"), *others]
-        inner, outer = (where, has) if is_among_first else ([*where, *has], [])
-        ours = [*self.prepared.conditions, *window_conditions(window, "r")]
+            where.append(self.project_condition("t"))
+        where += [*self.range_conditions(window, position, "t"), *extra_conditions]
+        inner, outer = (
+            (where, term_conditions) if reads_first_runs else ([*where, *term_conditions], [])
+        )
+        run_conditions = [*self.prepared.conditions, *window_conditions(window, "r")]
         return select_runs(
             f"SELECT {COLUMNS} FROM (SELECT t.* FROM trace_store_run_terms t WHERE"
             f" {conjunction_sql(inner)}"
-            f" ORDER BY {self.order('t')} OFFSET 0) t CROSS JOIN LATERAL"
+            f" ORDER BY {self.order_by('t')} OFFSET 0) t CROSS JOIN LATERAL"
             f" (SELECT r.* FROM trace_store_run r WHERE {_KEY.format('t')}"
-            f" AND {conjunction_sql(ours)} LIMIT 1) r"
-            f" WHERE {conjunction_sql(outer)} ORDER BY {self.order('t')} LIMIT {size}",
-            [*parameters(inner), self.prepared.workspace_id, *parameters(ours), *parameters(outer)],
+            f" AND {conjunction_sql(run_conditions)} LIMIT 1) r"
+            f" WHERE {conjunction_sql(outer)} ORDER BY {self.order_by('t')} LIMIT {size}",
+            [
+                *parameters(inner),
+                self.prepared.workspace_id,
+                *parameters(run_conditions),
+                *parameters(outer),
+            ],
         )
 
-    def _place_of_probed(self) -> SortKey | None:
+    def _probe_end(self) -> SortKey | None:
         """The position after the first `PROBED_RUNS` runs; None if there are no more."""
         where: list[Condition] = [
             ("t.workspace_id = %s", [self.prepared.workspace_id]),
-            self.of_projects("t"),
-            *self.bounds((self.prepared.since, self.end(self.place)), self.place, "t"),
+            self.project_condition("t"),
+            *self.range_conditions(
+                (self.prepared.since, self.range_end(self.position)), self.position, "t"
+            ),
         ]
         with raw_cursor() as cursor:
             cursor.execute(
                 sql(
                     "SELECT t.partition_time, t.id FROM trace_store_run_terms t WHERE"
                     f" {conjunction_sql(where)}"
-                    f" ORDER BY {self.order('t')} OFFSET {scan.PROBED_RUNS} LIMIT 1"
+                    f" ORDER BY {self.order_by('t')} OFFSET {scan.PROBED_RUNS} LIMIT 1"
                 ),
                 parameters(where),
                 binary=True,
@@ -142,7 +158,7 @@ class TermScan(OrderedQuery):
 
     def _pending_runs(self) -> list[RunKey]:
         """The runs that may not be indexed yet, in order."""
-        prepared, (begin, end) = self.prepared, (self.prepared.since, self.end(self.place))
+        prepared, (begin, end) = self.prepared, (self.prepared.since, self.range_end(self.position))
         projects = prepared.query.project_ids
         with raw_cursor() as cursor:
             cursor.execute(
@@ -162,10 +178,10 @@ class TermScan(OrderedQuery):
             ]
         return sorted(results, key=lambda key: (key[2], key[0]), reverse=not self.oldest_first)
 
-    def _of_keys(self, keys: Sequence[RunKey]) -> Iterator[Sequence[StoredRun]]:
+    def _read_by_keys(self, keys: Sequence[RunKey]) -> Iterator[Sequence[StoredRun]]:
         for begin in range(0, len(keys), MAX_BATCH):
-            some = keys[begin : begin + MAX_BATCH]
-            times = [key[2] for key in some]
+            batch = keys[begin : begin + MAX_BATCH]
+            times = [key[2] for key in batch]
             conditions = [
                 *self.prepared.conditions,
                 ("r.partition_time BETWEEN %s AND %s", [min(times), max(times)]),
@@ -175,10 +191,10 @@ class TermScan(OrderedQuery):
                 " FROM unnest(%s::uuid[], %s::uuid[], %s::timestamptz[])"
                 " AS k(id, project_id, partition_time) JOIN trace_store_run r ON"
                 f" {_KEY.format('k')}"
-                f" WHERE {conjunction_sql(conditions)} ORDER BY {self.order('r')}",
+                f" WHERE {conjunction_sql(conditions)} ORDER BY {self.order_by('r')}",
                 [
-                    [key[0] for key in some],
-                    [key[1] for key in some],
+                    [key[0] for key in batch],
+                    [key[1] for key in batch],
                     times,
                     self.prepared.workspace_id,
                     *parameters(conditions),

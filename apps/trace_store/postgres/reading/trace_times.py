@@ -7,11 +7,11 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from uuid import UUID
 
-from apps.core.raw_sql import raw_cursor
+from apps.core.connections import raw_cursor
 from apps.trace_store.types import RunRow, TraceTimes
 
 
-def trace_times(workspace_id: UUID, trace_ids: Collection[UUID]) -> dict[UUID, TraceTimes]:
+def fetch_trace_times(workspace_id: UUID, trace_ids: Collection[UUID]) -> dict[UUID, TraceTimes]:
     """Return for each trace the first and last start of its runs and the first receipt."""
     if not trace_ids:
         return {}
@@ -26,8 +26,8 @@ def trace_times(workspace_id: UUID, trace_ids: Collection[UUID]) -> dict[UUID, T
         return {row[0]: TraceTimes(*row[1:]) for row in cursor}
 
 
-def first_token_times(workspace_id: UUID, rows: Sequence[RunRow]) -> dict[UUID, datetime]:
-    """Return by run id the first token time of the run or its descendants."""
+def fetch_first_token_times(workspace_id: UUID, rows: Sequence[RunRow]) -> dict[UUID, datetime]:
+    """Return the earliest first token time of each run and its descendants, by run id."""
     if not rows:
         return {}
     with raw_cursor() as cursor:
@@ -36,20 +36,22 @@ def first_token_times(workspace_id: UUID, rows: Sequence[RunRow]) -> dict[UUID, 
             " WHERE workspace_id = %s AND trace_id = ANY(%s) AND first_token_time IS NOT NULL",
             [workspace_id, list({row.trace_id for row in rows})],
         )
-        results = sorted((f"{project}:{order}.", moment) for project, order, moment in cursor)
-    orders = [order for order, _ in results]
+        token_times = sorted(
+            (f"{project}:{order}.", token_time) for project, order, token_time in cursor
+        )
+    keys = [key for key, _ in token_times]
     result: dict[UUID, datetime] = {}
     for row in rows:
         # "/" follows "." in ASCII, so the range contains the run and all its descendants.
-        place = f"{row.project_id}:{row.dotted_order}"
-        within = results[bisect_left(orders, f"{place}.") : bisect_left(orders, f"{place}/")]
-        if within:
-            result[row.id] = min(moment for _, moment in within)
+        key = f"{row.project_id}:{row.dotted_order}"
+        subtree = token_times[bisect_left(keys, f"{key}.") : bisect_left(keys, f"{key}/")]
+        if subtree:
+            result[row.id] = min(token_time for _, token_time in subtree)
     return result
 
 
-def turn_numbers(workspace_id: UUID, project_id: UUID, thread_key: str) -> dict[UUID, int]:
-    """Return by trace the position of the turn in the thread, from 1."""
+def fetch_turn_numbers(workspace_id: UUID, project_id: UUID, thread_key: str) -> dict[UUID, int]:
+    """Return the number of each turn in the thread, from 1, by trace id."""
     with raw_cursor() as cursor:
         cursor.execute(
             "SELECT trace_id, row_number()"

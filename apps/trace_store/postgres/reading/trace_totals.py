@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from uuid import UUID
 
-from apps.core.raw_sql import raw_cursor, sql
+from apps.core.connections import raw_cursor, sql
 from apps.trace_store.dotted_order import root_time
 from apps.trace_store.postgres.reading.rows import (
     MAX_CLOCK_SKEW,
@@ -23,26 +23,26 @@ from apps.trace_store.types import RunRow, Usage
 
 def with_trace_totals(workspace_id: UUID, rows: Sequence[StoredRun]) -> list[RunRow]:
     """Return the runs with the totals of their descendants."""
-    above = [row for row, _ in rows if not row.is_model_call]
-    if not above:
+    parents = [row for row, _ in rows if not row.is_model_call]
+    if not parents:
         return [row for row, _ in rows]
-    pending, sums = _current_totals(workspace_id, above)
-    live = [row for row in above if row.trace_id in pending]
-    totals = _load_totals(workspace_id, live) if live else None
+    pending, sums = _current_totals(workspace_id, parents)
+    stale = [row for row in parents if row.trace_id in pending]
+    totals = _load_totals(workspace_id, stale) if stale else None
     return [
-        _with_total(row, totals.below(_tree_key(row.project_id, row.dotted_order)))
+        _with_total(row, totals.total_below(_tree_key(row.project_id, row.dotted_order)))
         if totals is not None and row.trace_id in pending
-        else _with_total(row, sums.get((row.project_id, row.id), before))
-        for row, before in rows
+        else _with_total(row, sums.get((row.project_id, row.id), stored_total))
+        for row, stored_total in rows
     ]
 
 
 def _current_totals(
     workspace_id: UUID, rows: Sequence[RunRow]
 ) -> tuple[set[UUID], dict[tuple[UUID, UUID], Usage | None]]:
-    """Which traces of the runs have pending runs, and the stored totals of the runs.
+    """Return the traces with pending runs, and the stored totals of the runs.
 
-    One statement reads both: a trace processed in between would otherwise be missed by both.
+    One statement reads both, because two would miss a trace that is processed in between.
     """
     times = [row.partition_time for row in rows]
     with raw_cursor() as cursor:
@@ -64,11 +64,11 @@ def _current_totals(
             binary=True,
         )
         pending, sums = set(), {}
-        for project_id, run_id, trace_id, is_pending, *result in cursor:
+        for project_id, run_id, trace_id, is_pending, *amounts in cursor:
             if is_pending:
                 pending.add(trace_id)
-            is_summed = any(item is not None for item in result)
-            sums[project_id, run_id] = usage_from_row([*result, None]) if is_summed else None
+            is_summed = any(amount is not None for amount in amounts)
+            sums[project_id, run_id] = usage_from_row([*amounts, None]) if is_summed else None
     return pending, sums
 
 
@@ -82,7 +82,7 @@ def with_totals_of_trace(rows: Sequence[StoredRun]) -> list[RunRow]:
         ]
     )
     return [
-        _with_total(row, totals.below(_tree_key(row.project_id, row.dotted_order)))
+        _with_total(row, totals.total_below(_tree_key(row.project_id, row.dotted_order)))
         for row, _ in rows
     ]
 
@@ -115,19 +115,19 @@ def _tree_key(project_id: UUID, dotted_order: str) -> str:
 def _with_total(row: RunRow, below: Usage | None) -> RunRow:
     if below is None or row.is_model_call:
         return row
-    own = row.usage
+    reported = row.usage
     return replace(
         row,
         usage=Usage(
-            prompt_tokens=_first_known(below.prompt_tokens, own.prompt_tokens),
-            completion_tokens=_first_known(below.completion_tokens, own.completion_tokens),
-            total_tokens=_first_known(below.total_tokens, own.total_tokens),
-            prompt_cost=_first_known(below.prompt_cost, own.prompt_cost),
-            completion_cost=_first_known(below.completion_cost, own.completion_cost),
-            total_cost=_first_known(below.total_cost, own.total_cost),
+            prompt_tokens=_first_known(below.prompt_tokens, reported.prompt_tokens),
+            completion_tokens=_first_known(below.completion_tokens, reported.completion_tokens),
+            total_tokens=_first_known(below.total_tokens, reported.total_tokens),
+            prompt_cost=_first_known(below.prompt_cost, reported.prompt_cost),
+            completion_cost=_first_known(below.completion_cost, reported.completion_cost),
+            total_cost=_first_known(below.total_cost, reported.total_cost),
         ),
     )
 
 
-def _first_known(below: Amount | None, own: Amount | None) -> Amount | None:
-    return own if below is None else below
+def _first_known(below: Amount | None, reported: Amount | None) -> Amount | None:
+    return reported if below is None else below

@@ -1,4 +1,4 @@
-"""Build the rows of rollups: quarter hours from runs, hours from quarter hours, days from hours.
+"""Builds the rows of rollups: quarter hours from runs, hours from quarter hours, days from hours.
 
 The change count of an interval is read before its runs and stored as the built count afterwards.
 A run that commits in between is counted later and leaves the interval dirty.
@@ -17,8 +17,8 @@ from uuid import UUID
 
 from django.db import transaction
 
+from apps.core.connections import raw_cursor, sql
 from apps.core.json import dumps_text
-from apps.core.raw_sql import raw_cursor, sql
 from apps.trace_store.metrics import ALL_MEASURES, RunMetrics
 from apps.trace_store.postgres.rollups.dimensions import (
     BY_NAME_AND_MODEL,
@@ -29,13 +29,13 @@ from apps.trace_store.postgres.rollups.dimensions import (
 )
 from apps.trace_store.postgres.rollups.intervals import IS_IN_PLACE_SQL, Resolution
 from apps.trace_store.postgres.statistics import aggregate_runs
-from apps.trace_store.postgres.statistics.aggregate_runs import Aggregation, GroupExpression
+from apps.trace_store.postgres.statistics.aggregate_runs import AggregationPlan, GroupExpression
 
 MAX_NAMES = {Resolution.QUARTER: 200, Resolution.HOUR: 400, Resolution.DAY: 800}
-"""Intervals with more names have no rows by name: they would have as many rows as runs."""
+"""Intervals with more names get no rows by name: there would be about as many rows as runs."""
 QUIET_PERIOD = timedelta(seconds=5)
-"""An interval that is still written to would be dirty again at once."""
-_BATCH = 200
+"""Intervals that changed more recently are skipped: further writes would make them dirty again."""
+_BATCH_SIZE = 200
 
 _DIMENSIONS = ("granularity", "scope", "run_type", "status", "name", "model")
 _COUNTS = ("runs", "errors", "pending", "model_calls", "streamed", "last_start")
@@ -70,7 +70,7 @@ RollupRows = dict[RollupDimensions, RunMetrics]
 
 
 def rebuild_dirty_intervals(seconds: float = 20.0, *, quiet: timedelta = QUIET_PERIOD) -> int:
-    """Rebuild quiet dirty intervals until none is left or the time is over; return how many.
+    """Rebuild quiet dirty intervals until none is left or time is up; return their number.
 
     Safe to repeat and to run concurrently: a lock per interval admits one process.
     """
@@ -88,14 +88,14 @@ def _rebuild_until(deadline: float, quiet: timedelta) -> int:
     for resolution in Resolution:
         after: RollupInterval | None = None
         while time.monotonic() < deadline:
-            result = _dirty_intervals(resolution, quiet, after)
-            for interval in result:
+            intervals = _dirty_intervals(resolution, quiet, after)
+            for interval in intervals:
                 built += rebuild_interval(interval)
                 if time.monotonic() > deadline:
                     return built
-            if len(result) < _BATCH:
+            if len(intervals) < _BATCH_SIZE:
                 break
-            after = result[-1]
+            after = intervals[-1]
     return built
 
 
@@ -103,9 +103,9 @@ def _dirty_intervals(
     resolution: Resolution, quiet: timedelta, after: RollupInterval | None
 ) -> list[RollupInterval]:
     key = "workspace_id, project_id, begins_at"
-    beyond = "" if after is None else f"AND ({key}) > (%s, %s, %s)"
+    after_condition = "" if after is None else f"AND ({key}) > (%s, %s, %s)"
     # A coarser interval with dirty parts cannot be built yet.
-    parts = (
+    parts_condition = (
         "AND NOT EXISTS (SELECT FROM trace_store_rollup_interval p WHERE p.workspace_id ="
         " s.workspace_id"
         " AND p.project_id = s.project_id AND p.resolution = s.resolution - 1 AND p.change_count"
@@ -114,15 +114,15 @@ def _dirty_intervals(
     )
     values: list[object] = [resolution, quiet]
     if resolution is Resolution.QUARTER:
-        parts = ""
+        parts_condition = ""
     else:
         values.append(resolution.width)
     values += [] if after is None else [after.workspace_id, after.project_id, after.begins_at]
     statement = (
         f"SELECT {key} FROM trace_store_rollup_interval s WHERE resolution = %s AND change_count"
         " <> built_count"
-        f" AND changed_at <= clock_timestamp() - %s {parts} {beyond}"
-        f" ORDER BY {key} LIMIT {_BATCH}"
+        f" AND changed_at <= clock_timestamp() - %s {parts_condition} {after_condition}"
+        f" ORDER BY {key} LIMIT {_BATCH_SIZE}"
     )
     with raw_cursor() as cursor:
         cursor.execute(sql(statement), values)
@@ -131,11 +131,11 @@ def _dirty_intervals(
 
 @transaction.atomic
 def rebuild_interval(interval: RollupInterval) -> bool:
-    """Rebuild the rows; False if another process does so or a part is dirty."""
+    """Rebuild the rows; return False if another process does so or a finer interval is dirty."""
     with raw_cursor() as cursor:
         cursor.execute(
             "SELECT pg_try_advisory_xact_lock(hashtextextended(%s, 0))",
-            [f"tracing.rollup:{interval}"],
+            [f"trace_store.rollup:{interval}"],
         )
         if cursor.fetchone() != (True,):
             return False
@@ -145,16 +145,17 @@ def rebuild_interval(interval: RollupInterval) -> bool:
             " AND resolution = %s AND begins_at = %s",
             list(interval),
         )
-        result = cursor.fetchone()
-    if result is None:
+        row = cursor.fetchone()
+    if row is None:
         return False
+    (change_count,) = row
     if interval.resolution is Resolution.QUARTER:
         rows, has_names = _from_runs(interval), True
     else:
-        parts = _finer_rollups_have_names(interval)
-        if parts is None:
+        finer_have_names = _finer_rollups_have_names(interval)
+        if finer_have_names is None:
             return False
-        rows, has_names = _from_finer_rollups(interval), parts
+        rows, has_names = _from_finer_rollups(interval), finer_have_names
     names = {
         (dimensions.name, dimensions.model)
         for dimensions in rows
@@ -163,32 +164,29 @@ def rebuild_interval(interval: RollupInterval) -> bool:
     if not has_names or len(names) > MAX_NAMES[interval.resolution]:
         has_names = False
         rows = {
-            dimensions: figures
-            for dimensions, figures in rows.items()
+            dimensions: metrics
+            for dimensions, metrics in rows.items()
             if dimensions.granularity != BY_NAME_AND_MODEL
         }
-    _replace(interval, rows)
+    _replace_rows(interval, rows)
     with raw_cursor() as cursor:
         cursor.execute(
             "UPDATE trace_store_rollup_interval SET built_count = %s, built_at = clock_timestamp(),"
             " has_names = %s"
             " WHERE workspace_id = %s AND project_id = %s AND resolution = %s AND begins_at = %s",
-            [result[0], has_names, *interval],
+            [change_count, has_names, *interval],
         )
     return True
 
 
 def _from_runs(interval: RollupInterval) -> RollupRows:
     """Build all granularities of a quarter hour from its runs."""
-    named: RollupRows = {}
-    for dimensions, figures in _aggregate_quarter(interval):
-        named[dimensions] = figures
-    return _with_coarser_rows(named)
+    return _with_coarser_rows(dict(_aggregate_quarter(interval)))
 
 
 def _aggregate_quarter(interval: RollupInterval) -> Iterator[tuple[RollupDimensions, RunMetrics]]:
     begin = interval.begins_at
-    here: list[aggregate_runs.Condition] = [
+    in_interval: list[aggregate_runs.Condition] = [
         ("r.project_id = %s", [interval.project_id]),
         (
             "r.partition_time >= %s AND r.partition_time < %s",
@@ -204,31 +202,31 @@ def _aggregate_quarter(interval: RollupInterval) -> Iterator[tuple[RollupDimensi
     ]
     for of_traces in (False, True):
         scope = str(TRACE_SCOPE) if of_traces else aggregate_runs.SCOPE_SQL
-        aggregation = Aggregation(
+        aggregation = AggregationPlan(
             workspace_id=interval.workspace_id,
-            parts=[[*here, ("r.parent_run_id IS NULL", [])] if of_traces else here],
+            parts=[[*in_interval, ("r.parent_run_id IS NULL", [])] if of_traces else in_interval],
             groups=[GroupExpression(expression) for expression in (scope, *groups)],
             of_traces=of_traces,
             details=True,
             since=begin - aggregate_runs.ANCESTOR_WINDOW,
         )
-        for values, figures in aggregate_runs.aggregate_runs(aggregation):
-            yield RollupDimensions(BY_NAME_AND_MODEL, *values), figures
+        for values, metrics in aggregate_runs.aggregate_runs(aggregation):
+            yield RollupDimensions(BY_NAME_AND_MODEL, *values), metrics
 
 
-def _with_coarser_rows(named: RollupRows) -> RollupRows:
-    rows = dict(named)
-    for dimensions, figures in named.items():
+def _with_coarser_rows(rows_by_name: RollupRows) -> RollupRows:
+    rows = dict(rows_by_name)
+    for dimensions, metrics in rows_by_name.items():
         for coarse in (
             RollupDimensions(BY_TYPE, dimensions.scope, dimensions.run_type, dimensions.status),
             RollupDimensions(BY_NOTHING, dimensions.scope),
         ):
-            rows.setdefault(coarse, RunMetrics()).add(figures)
+            rows.setdefault(coarse, RunMetrics()).add(metrics)
     return rows
 
 
 def _finer_rollups_have_names(interval: RollupInterval) -> bool | None:
-    """Whether all parts have rows by name; None if one of them is dirty."""
+    """Whether all finer intervals have rows by name; None if one of them is dirty."""
     with raw_cursor() as cursor:
         cursor.execute(
             "SELECT bool_and(change_count = built_count), bool_and(has_names) FROM"
@@ -275,7 +273,7 @@ def _from_finer_rollups(interval: RollupInterval) -> RollupRows:
     return rows
 
 
-def _replace(interval: RollupInterval, rows: Mapping[RollupDimensions, RunMetrics]) -> None:
+def _replace_rows(interval: RollupInterval, rows: Mapping[RollupDimensions, RunMetrics]) -> None:
     with raw_cursor() as cursor:
         cursor.execute(
             "DELETE FROM trace_store_rollup WHERE workspace_id = %s AND project_id = %s"
@@ -287,14 +285,14 @@ def _replace(interval: RollupInterval, rows: Mapping[RollupDimensions, RunMetric
         )
         with cursor.copy(statement) as copy:
             copy.set_types(list(COLUMNS.values()))
-            for dimensions, figures in rows.items():
-                copy.write_row([*interval, *dimensions, *_values(figures)])
+            for dimensions, metrics in rows.items():
+                copy.write_row([*interval, *dimensions, *_column_values(metrics)])
 
 
-def _values(figures: RunMetrics) -> Iterator[object]:
+def _column_values(metrics: RunMetrics) -> Iterator[object]:
     for name in _COUNTS:
-        yield getattr(figures, name)
+        yield getattr(metrics, name)
     for measure in ALL_MEASURES:
-        distribution = figures.measures.get(measure)
+        distribution = metrics.measures.get(measure)
         yield None if distribution is None else distribution.to_bytes()
-    yield b"\x01" + dumps_text(figures.details).encode() if figures.details else None
+    yield b"\x01" + dumps_text(metrics.details).encode() if metrics.details else None

@@ -1,4 +1,4 @@
-"""Dimensions of rollup rows, and the queries that they can answer."""
+"""Dimensions of rollup rows, and the queries that rollups can answer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TRACE_SCOPE = -1
 DEPTH_SCOPES = (0, 1, 2)
 """The scopes of roots, their children, and deeper runs, each with its own tokens."""
 BY_NOTHING, BY_TYPE, BY_NAME_AND_MODEL = 0, 1, 2
-"""Granularities: one row in total, by type and status, and by name and model as well."""
+"""Granularities: one total row, rows by type and status, rows also by name and model."""
 
 
 class RollupDimensions(NamedTuple):
@@ -57,12 +57,12 @@ class RollupFilter:
     scopes: tuple[int, ...]
     where: tuple[Expression, ...] = ()
 
-    def keeps(self, dimensions: RollupDimensions) -> bool:
+    def matches(self, dimensions: RollupDimensions) -> bool:
         return all(_evaluate(part, dimensions) for part in self.where)
 
     @property
     def equations(self) -> list[tuple[str, str]]:
-        """Columns with a required value, so that other rows are not read."""
+        """Columns with their required values, which limit the rows to read."""
         return [
             (part.field.name, str(part.value))
             for part in self.where
@@ -71,22 +71,15 @@ class RollupFilter:
             and part.field.name in {"name", "run_type", "status", "model"}
         ]
 
-    def by(self, attribute: str | None) -> RollupFilter:
+    def grouped_by(self, attribute: str | None) -> RollupFilter:
         """The same filter with a granularity that allows the grouping."""
-        needed = {
-            "name": BY_NAME_AND_MODEL,
-            "model": BY_NAME_AND_MODEL,
-            "run_type": BY_TYPE,
-            "status": BY_TYPE,
-        }
-        return replace(
-            self, granularity=max(self.granularity, needed.get(attribute or "", BY_NOTHING))
-        )
+        required = _REQUIRED_GRANULARITY.get(attribute or "", BY_NOTHING)
+        return replace(self, granularity=max(self.granularity, required))
 
 
 def rollup_filter(query: RunQuery, *, depth: int | None = None) -> RollupFilter | None:
     """The rollup rows that answer the query; None if rollups cannot answer it."""
-    others = (
+    unsupported = (
         query.run_ids,
         query.trace_id,
         query.parent_run_id,
@@ -95,13 +88,13 @@ def rollup_filter(query: RunQuery, *, depth: int | None = None) -> RollupFilter 
         query.where_any,
         query.where_thread,
     )
-    if query.project_ids is None or any(other is not None for other in others):
+    if query.project_ids is None or any(value is not None for value in unsupported):
         return None
     where: list[Expression] = []
     is_root = query.is_root
     for part in () if query.where is None else split_conjunction(query.where):
-        if (result := root_condition(part)) is not None and is_root in {None, result}:
-            is_root = result
+        if (root_value := root_condition(part)) is not None and is_root in {None, root_value}:
+            is_root = root_value
         elif can_evaluate(part):
             where.append(part)
         else:
@@ -129,7 +122,7 @@ def can_evaluate(part: Expression) -> bool:
         case Condition():
             if part.field.name == "error":
                 return part.comparison is Comparison.PRESENT
-            if part.field.name == "execution_order":  # of the deeper ones only that they are
+            if part.field.name == "execution_order":  # deeper levels share one scope
                 return part.comparison is Comparison.EQUAL and part.value in {1, 2}
             return part.field.name in _VALUES
     return False
@@ -158,4 +151,4 @@ def _evaluate(part: Expression, dimensions: RollupDimensions) -> bool:
         case Condition():
             value = _VALUES[part.field.name](dimensions)
             return compare_values(value, part.comparison, part.value)
-    raise AssertionError("only what `is_known` lets through")
+    raise AssertionError("`can_evaluate` rejects other conditions")

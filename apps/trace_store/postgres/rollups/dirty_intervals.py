@@ -1,8 +1,8 @@
-"""Which intervals have rollups, and whether these are current.
+"""Tracks the intervals with rollups, and whether their rollups are current.
 
 Post-processing marks the intervals that a changed run affects; `rollups.build` rebuilds them. An
-interval is clean while its two counts agree and no run in it awaits post-processing: its rows then
-represent its runs exactly. Everything else is counted from the runs.
+interval is clean if its change count equals its built count and it has no pending runs: its rows
+then represent its runs exactly. The metrics of all other intervals are computed from the runs.
 """
 
 # ruff: noqa: S608  (statements consist of own names; values are parameters)
@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from apps.core.raw_sql import raw_cursor, sql
+from apps.core.connections import raw_cursor, sql
 from apps.trace_store.dotted_order import segment_times
 from apps.trace_store.postgres.rollups.intervals import EARLIEST_TIME, LATEST_TIME, Resolution
 from apps.trace_store.types import ChangedRun
@@ -24,7 +24,7 @@ ProjectQuarter = tuple[UUID, datetime]
 _MAX_CALL_DURATION = timedelta(hours=6)
 _MAX_EXACT_RUNS = 20_000
 
-_MARK = """
+_MARK_DIRTY = """
 INSERT INTO trace_store_rollup_interval AS s
     (workspace_id, project_id, resolution, begins_at, change_count, built_count, changed_at)
 SELECT %s, m.project_id, m.resolution, m.begins_at, 1, 0, clock_timestamp()
@@ -39,43 +39,45 @@ ON CONFLICT (workspace_id, project_id, resolution, begins_at) DO UPDATE SET
 def mark_changed_intervals(workspace_id: UUID, changed_runs: Sequence[ChangedRun]) -> None:
     """Mark the intervals of the changed runs and of their ancestors."""
     keys = [(run.run_id, run.project_id, run.partition_time) for run in changed_runs]
-    mark_dirty(workspace_id, affected_quarters(workspace_id, keys))
+    mark_dirty(workspace_id, find_affected_quarters(workspace_id, keys))
 
 
 def mark_dirty(workspace_id: UUID, quarters: Iterable[ProjectQuarter]) -> None:
     """Record in the caller's transaction that runs in these quarter hours changed."""
-    spans = sorted(
+    intervals = sorted(
         {
             (project_id, int(resolution), resolution.floor(begin))
             for project_id, begin in quarters
             for resolution in Resolution
         }
     )
-    if not spans:
+    if not intervals:
         return
     with raw_cursor() as cursor:
         cursor.execute(
-            _MARK,
+            _MARK_DIRTY,
             [
                 workspace_id,
-                [span[0] for span in spans],
-                [span[1] for span in spans],
-                [span[2] for span in spans],
+                [interval[0] for interval in intervals],
+                [interval[1] for interval in intervals],
+                [interval[2] for interval in intervals],
             ],
         )
 
 
-def affected_quarters(
+def find_affected_quarters(
     workspace_id: UUID, keys: Sequence[tuple[UUID, UUID, datetime]]
 ) -> set[ProjectQuarter]:
-    """The quarter hours whose metrics depend on these runs: their own and their ancestors'.
+    """Return the quarter hours whose metrics depend on these runs: their own and their ancestors'.
 
-    A model call decides whether its descendants count, so all quarter hours of its duration are
+    Tokens below a model call are not counted again, so all quarter hours of its duration are
     affected.
     """
     if not keys:
         return set()
-    results = {(project_id, _quarter(partition_time)) for _, project_id, partition_time in keys}
+    quarters = {
+        (project_id, _floor_to_quarter(partition_time)) for _, project_id, partition_time in keys
+    }
     times = [key[2] for key in keys]
     statement = (
         "SELECT r.project_id, r.dotted_order,"
@@ -90,23 +92,23 @@ def affected_quarters(
     with raw_cursor() as cursor:
         cursor.execute(sql(statement), [*columns, workspace_id, min(times), max(times)])
         for project_id, dotted_order, ended_at, partition_time in cursor:
-            for moment in segment_times(dotted_order):
-                results.add((project_id, _quarter(moment)))
+            for timestamp in segment_times(dotted_order):
+                quarters.add((project_id, _floor_to_quarter(timestamp)))
             if ended_at is not None:
                 last = min(ended_at, partition_time + _MAX_CALL_DURATION)
-                moment = partition_time
+                timestamp = partition_time
                 while (
-                    moment := moment + Resolution.QUARTER.width
+                    timestamp := timestamp + Resolution.QUARTER.width
                 ) < last + Resolution.QUARTER.width:
-                    results.add((project_id, _quarter(moment)))
-    return results
+                    quarters.add((project_id, _floor_to_quarter(timestamp)))
+    return quarters
 
 
 def pending_quarters(workspace_id: UUID) -> set[ProjectQuarter]:
-    """The quarter hours of pending runs, which are not marked yet.
+    """Return the quarter hours of pending runs, which are not marked yet.
 
-    With very many pending runs, ancestors are left out: their counts are right, and their tokens
-    are as of the last processing.
+    With very many pending runs, the quarter hours of their ancestors are left out: their counts are
+    correct, but their tokens are those of the last post-processing.
     """
     statement = (
         "SELECT k.run_id, k.project_id, k.partition_time FROM trace_store_pending_run u,"
@@ -118,8 +120,10 @@ def pending_quarters(workspace_id: UUID) -> set[ProjectQuarter]:
         cursor.execute(statement, [workspace_id], binary=True)
         keys = cursor.fetchall()
     if len(keys) <= _MAX_EXACT_RUNS:
-        return affected_quarters(workspace_id, keys)
-    return {(project_id, _quarter(partition_time)) for _, project_id, partition_time in keys}
+        return find_affected_quarters(workspace_id, keys)
+    return {
+        (project_id, _floor_to_quarter(partition_time)) for _, project_id, partition_time in keys
+    }
 
 
 def delete_project(workspace_id: UUID, project_id: UUID) -> None:
@@ -132,5 +136,5 @@ def delete_project(workspace_id: UUID, project_id: UUID) -> None:
             )
 
 
-def _quarter(moment: datetime) -> datetime:
-    return Resolution.QUARTER.floor(min(max(moment, EARLIEST_TIME), LATEST_TIME))
+def _floor_to_quarter(timestamp: datetime) -> datetime:
+    return Resolution.QUARTER.floor(min(max(timestamp, EARLIEST_TIME), LATEST_TIME))

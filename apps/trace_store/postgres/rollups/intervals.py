@@ -1,6 +1,6 @@
-"""Intervals of rollups: quarter hours, hours and days in UTC; and the runs outside them.
+"""Intervals of rollups (quarter hours, hours and days in UTC) and the runs outside of them.
 
-Quarter hours are the finest, because the days of every time zone begin with one.
+Quarter hours are the finest, because in every time zone the day begins with a quarter hour.
 """
 
 # ruff: noqa: S608  (statements consist of own names; values are parameters)
@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 from uuid import UUID
 
-from apps.core.raw_sql import raw_cursor, sql
+from apps.core.connections import raw_cursor, sql
 
 _ORIGIN = datetime(2000, 1, 1, tzinfo=UTC)
 EARLIEST_TIME = datetime(1, 1, 5, tzinfo=UTC)
@@ -29,9 +29,9 @@ class Resolution(IntEnum):
     def width(self) -> timedelta:
         return _WIDTHS[self]
 
-    def floor(self, moment: datetime) -> datetime:
+    def floor(self, timestamp: datetime) -> datetime:
         """The start of the interval that contains the time."""
-        return moment - (moment - _ORIGIN) % self.width
+        return timestamp - (timestamp - _ORIGIN) % self.width
 
 
 _WIDTHS = {
@@ -46,9 +46,9 @@ def _quarter_sql(column: str) -> str:
 
 
 # A run belongs to the quarter hour of its partition time. A run that claims another start is
-# misplaced: it is in no rollup and has an index of its own.
+# misplaced: it is in no rollup and has a separate index.
 IS_MISPLACED_SQL = f"{_quarter_sql('r.start_time')} <> {_quarter_sql('r.partition_time')}"
-# CASE, because the planner estimates an equality of expressions at nearly no rows.
+# CASE avoids an estimate of nearly no rows, which the planner makes for equal expressions.
 IS_IN_PLACE_SQL = f"CASE WHEN {IS_MISPLACED_SQL} THEN false ELSE true END"
 
 
@@ -62,16 +62,16 @@ def find_misplaced_runs(
     workspace_id: UUID,
     project_ids: Sequence[UUID],
     *,
-    placed: TimeRange = (None, None),
-    started: TimeRange = (None, None),
+    partition_range: TimeRange = (None, None),
+    start_range: TimeRange = (None, None),
 ) -> list[tuple[datetime, UUID]] | None:
-    """Return partition times and projects; None above `MAX_MISPLACED_RUNS` in a project."""
+    """Return partition time and project of each misplaced run; None if there are too many."""
     conditions, values = [], []
-    for column, between in (("partition_time", placed), ("start_time", started)):
-        for sign, moment in zip((">=", "<"), between, strict=True):
-            if moment is not None:
+    for column, between in (("partition_time", partition_range), ("start_time", start_range)):
+        for sign, timestamp in zip((">=", "<"), between, strict=True):
+            if timestamp is not None:
                 conditions.append(f" AND r.{column} {sign} %s")
-                values.append(moment)
+                values.append(timestamp)
     # Ordered by the key of the partial index, so that the planner uses it.
     statement = (
         "SELECT a.partition_time, a.project_id FROM unnest(%s::uuid[]) AS p(id) CROSS JOIN LATERAL"

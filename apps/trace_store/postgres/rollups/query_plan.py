@@ -1,4 +1,4 @@
-"""Plans which rollup intervals answer for a time range and which runs must be counted."""
+"""Plans which rollup intervals cover a time range and which runs must be counted."""
 
 # ruff: noqa: S608  (statements consist of own names; values are parameters)
 
@@ -12,8 +12,10 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from apps.core.raw_sql import raw_cursor, sql
-from apps.trace_store.metrics import Measure, RunMetrics, value_range_of
+from django.db import transaction
+
+from apps.core.connections import raw_cursor, sql
+from apps.trace_store.metrics import Measure, RunMetrics, decode_value_range
 from apps.trace_store.postgres.rollups import dirty_intervals
 from apps.trace_store.postgres.rollups.dimensions import (
     BY_NAME_AND_MODEL,
@@ -55,13 +57,13 @@ class RollupPlan:
     cells: list[RollupCell] = field(default_factory=list)
     quarters: set[tuple[UUID, datetime]] = field(default_factory=set)
 
-    def parts(self, workspace_id: UUID, project_ids: Sequence[UUID]) -> list[list[Condition]]:
+    def find_parts(self, workspace_id: UUID, project_ids: Sequence[UUID]) -> list[list[Condition]]:
         """The runs to count, as disjoint sets."""
-        within: Condition = (
+        in_range: Condition = (
             f"{aggregate_runs.START_TIME_SQL} >= %s AND {aggregate_runs.START_TIME_SQL} < %s",
             [self.edges[0], self.edges[-1]],
         )
-        parts = [[*where, (IS_IN_PLACE_SQL, []), within] for where in self._ranges()]
+        parts = [[*where, (IS_IN_PLACE_SQL, []), in_range] for where in self._ranges()]
         return parts + _misplaced_parts(workspace_id, project_ids, self.edges[0], self.edges[-1])
 
     def _ranges(self) -> list[list[Condition]]:
@@ -76,8 +78,8 @@ class RollupPlan:
             ]
         projects = [project_id for project_id, _, _ in ranges]
         begins = [begin for _, begin, _ in ranges]
-        value_ranges = [end for _, _, end in ranges]
-        in_one = (
+        ends = [end for _, _, end in ranges]
+        in_any_range = (
             "EXISTS (SELECT FROM unnest(%s::uuid[], %s::timestamptz[], %s::timestamptz[])"
             " AS q(project_id, begins_at, ends_at) WHERE q.project_id = r.project_id"
             " AND r.partition_time >= q.begins_at AND r.partition_time < q.ends_at)"
@@ -87,9 +89,9 @@ class RollupPlan:
                 ("r.project_id = ANY(%s)", [list(set(projects))]),
                 (
                     "r.partition_time >= %s AND r.partition_time < %s",
-                    [min(begins), max(value_ranges)],
+                    [min(begins), max(ends)],
                 ),
-                (in_one, [projects, begins, value_ranges]),
+                (in_any_range, [projects, begins, ends]),
             ]
         ]
 
@@ -105,8 +107,9 @@ class RollupPlan:
 def _misplaced_parts(
     workspace_id: UUID, project_ids: Sequence[UUID], first: datetime, last: datetime
 ) -> list[list[Condition]]:
-    """Misplaced runs by id: the planner would overestimate a condition."""
-    # Ordered by the key of the partial index per project, so that the planner uses it.
+    """Select misplaced runs by id, because the planner would overestimate a condition."""
+    # Ordered by the key of the partial index per project, and without sorts, so that the planner
+    # uses that index: it overestimates the condition and would rather read a project's days.
     statement = (
         "SELECT a.id, a.partition_time FROM unnest(%s::uuid[]) AS p(id) CROSS JOIN LATERAL"
         " (SELECT r.id, r.partition_time FROM trace_store_run r WHERE r.workspace_id = %s"
@@ -122,9 +125,11 @@ def _misplaced_parts(
         first - MAX_CLOCK_SKEW,
         last + MAX_CLOCK_SKEW,
     ]
-    with raw_cursor() as cursor:
+    with transaction.atomic(savepoint=False), raw_cursor() as cursor:
+        cursor.execute("SET LOCAL enable_sort = off")
         cursor.execute(sql(statement), values, binary=True)
         rows = cursor.fetchall()
+        cursor.execute("SET LOCAL enable_sort = DEFAULT")
     if not rows:
         return []
     times = [partition_time for _, partition_time in rows]
@@ -147,38 +152,43 @@ def plan_rollups(
 ) -> RollupPlan:
     """Plan the time range from the first edge to before the last, bucket by bucket.
 
-    Pending runs are read before clean intervals: a run processed in between has built its interval
-    dirty by then.
+    Pending runs are read before clean intervals, because a run that is processed in between has
+    marked its interval as dirty by then.
     """
-    built = RollupPlan(edges)
+    plan = RollupPlan(edges)
     projects = set(project_ids)
     pending = {
         item for item in dirty_intervals.pending_quarters(workspace_id) if item[0] in projects
     }
-    open_spans: Collection[tuple[UUID, datetime]] | None = None
-    seen: set[tuple[UUID, datetime]] = set()
+    open_intervals: Collection[tuple[UUID, datetime]] | None = None
+    known_intervals: set[tuple[UUID, datetime]] = set()
     for resolution in reversed(Resolution):
-        waiting = {(project_id, resolution.floor(begin)) for project_id, begin in pending}
+        pending_intervals = {(project_id, resolution.floor(begin)) for project_id, begin in pending}
         unusable: list[tuple[UUID, datetime]] = []
-        for row in _interval_states(workspace_id, project_ids, resolution, edges, open_spans):
+        for row in _interval_states(workspace_id, project_ids, resolution, edges, open_intervals):
             project_id, begins_at, is_clean, has_names = row
             ends_at = begins_at + resolution.width
             if ends_at <= edges[0] or begins_at >= edges[-1]:
                 continue
-            here = (project_id, begins_at)
+            interval = (project_id, begins_at)
             if resolution is Resolution.QUARTER:
-                seen.add(here)
+                known_intervals.add(interval)
             bucket = _bucket(edges, begins_at, ends_at)
-            is_fine = has_names or rollup_filter.granularity != BY_NAME_AND_MODEL
-            if is_clean and is_fine and bucket is not None and here not in waiting:
-                built.cells.append(RollupCell(project_id, resolution, begins_at, bucket))
+            has_granularity = has_names or rollup_filter.granularity != BY_NAME_AND_MODEL
+            if (
+                is_clean
+                and has_granularity
+                and bucket is not None
+                and interval not in pending_intervals
+            ):
+                plan.cells.append(RollupCell(project_id, resolution, begins_at, bucket))
             else:
-                unusable.append(here)
-        open_spans = unusable
-    built.quarters.update(open_spans or ())
+                unusable.append(interval)
+        open_intervals = unusable
+    plan.quarters.update(open_intervals or ())
     first = Resolution.QUARTER.floor(edges[0])
-    built.quarters.update(item for item in pending - seen if first <= item[1] < edges[-1])
-    return built
+    plan.quarters.update(item for item in pending - known_intervals if first <= item[1] < edges[-1])
+    return plan
 
 
 def _interval_states(
@@ -188,19 +198,19 @@ def _interval_states(
     edges: Sequence[datetime],
     inside: Collection[tuple[UUID, datetime]] | None,
 ) -> list[tuple[UUID, datetime, bool, bool]]:
-    """Read the state of intervals; with `inside`, only those within the given coarser ones."""
+    """Read the state of the intervals, or only of those inside the given coarser intervals."""
     columns = "s.project_id, s.begins_at, s.change_count = s.built_count, s.has_names"
     if inside is None:
         source = "trace_store_rollup_interval s WHERE s.project_id = ANY(%s)"
         values: list[Any] = [list(project_ids)]
     elif inside:
-        wider = Resolution(resolution + 1)
+        coarser = Resolution(resolution + 1)
         source = (
             "unnest(%s::uuid[], %s::timestamptz[]) AS w(project_id, begins_at)"
             " JOIN trace_store_rollup_interval s ON s.project_id = w.project_id"
             " AND s.begins_at >= w.begins_at AND s.begins_at < w.begins_at + %s WHERE true"
         )
-        values = [[item[0] for item in inside], [item[1] for item in inside], wider.width]
+        values = [[item[0] for item in inside], [item[1] for item in inside], coarser.width]
     else:
         return []
     statement = (
@@ -215,8 +225,8 @@ def _interval_states(
 
 def _bucket(edges: Sequence[datetime], begin: datetime, end: datetime) -> int | None:
     """The bucket that contains the whole interval."""
-    at = bisect_right(edges, begin) - 1
-    return at if 0 <= at < len(edges) - 1 and end <= edges[at + 1] else None
+    index = bisect_right(edges, begin) - 1
+    return index if 0 <= index < len(edges) - 1 and end <= edges[index + 1] else None
 
 
 def merge_quarters(
@@ -236,19 +246,19 @@ def merge_quarters(
         yield current
 
 
-def value_ranges(
+def read_value_ranges(
     workspace_id: UUID,
     cells: Sequence[RollupCell],
     rollup_filter: RollupFilter,
     measures: Sequence[Measure],
 ) -> Iterator[tuple[RollupCell, Mapping[Measure, tuple[Decimal, Decimal]]]]:
-    """Yield the selected rows of the cells with the value range of each measure."""
+    """Yield the cell of each selected row with the value range of each measure."""
     columns = [f"t.{measure}" for measure in measures]
     for cell, _, row in _select_rows(workspace_id, cells, rollup_filter, columns):
         yield (
             cell,
             {
-                measure: value_range_of(value)
+                measure: decode_value_range(value)
                 for measure, value in zip(measures, row, strict=True)
                 if value is not None
             },
@@ -282,10 +292,10 @@ def _select_rows(
     if not cells or not rollup_filter.scopes:
         return
     statement = (
-        "SELECT c.place, t.granularity, t.scope, t.run_type, t.status, t.name, t.model"
+        "SELECT c.number, t.granularity, t.scope, t.run_type, t.status, t.name, t.model"
         f"{''.join(f', {column}' for column in columns)}"
         " FROM unnest(%s::uuid[], %s::int2[], %s::timestamptz[]) WITH ORDINALITY"
-        " AS c(project_id, resolution, begins_at, place)"
+        " AS c(project_id, resolution, begins_at, number)"
         " JOIN trace_store_rollup t ON t.workspace_id = %s AND t.project_id = c.project_id"
         " AND t.resolution = c.resolution AND t.begins_at = c.begins_at"
         " WHERE t.granularity = %s AND t.scope = ANY(%s)"
@@ -300,12 +310,12 @@ def _select_rows(
         list(rollup_filter.scopes),
         *(value for _, value in rollup_filter.equations),
     ]
-    kept: dict[RollupDimensions, bool] = {}
+    matches: dict[RollupDimensions, bool] = {}
     with raw_cursor() as cursor:
         cursor.execute(sql(statement), values, binary=True)
         for row in cursor:
             dimensions = RollupDimensions(*row[1:7])
-            if dimensions not in kept:
-                kept[dimensions] = rollup_filter.keeps(dimensions)
-            if kept[dimensions]:
+            if dimensions not in matches:
+                matches[dimensions] = rollup_filter.matches(dimensions)
+            if matches[dimensions]:
                 yield cells[row[0] - 1], dimensions, row[7:]

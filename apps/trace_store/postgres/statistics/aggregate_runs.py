@@ -16,7 +16,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from apps.core.raw_sql import raw_cursor, sql
+from apps.core.connections import raw_cursor, sql
 from apps.trace_store.histograms import Histogram, bin_index_sql
 from apps.trace_store.metrics import (
     ALL_MEASURES,
@@ -28,7 +28,7 @@ from apps.trace_store.metrics import (
 )
 
 ANCESTOR_WINDOW = timedelta(days=3)
-"""Ancestors are searched this long before a run: longer traces are rare."""
+"""How long before a run its ancestors are searched; longer traces are rare."""
 
 Condition = tuple[str, list[Any]]
 """SQL over `trace_store_run r`, and its parameters."""
@@ -62,8 +62,8 @@ class GroupExpression:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Aggregation:
-    """What to aggregate. The parts are disjoint sets of runs."""
+class AggregationPlan:
+    """The parameters of an aggregation. The parts are disjoint sets of runs."""
 
     workspace_id: UUID
     parts: Sequence[Sequence[Condition]]
@@ -78,39 +78,39 @@ class Aggregation:
     """A lower bound of the partition times of all related runs."""
 
 
-def aggregate_runs(counting: Aggregation) -> Iterator[tuple[tuple[Any, ...], RunMetrics]]:
+def aggregate_runs(aggregation: AggregationPlan) -> Iterator[tuple[tuple[Any, ...], RunMetrics]]:
     """Yield the metrics of each group that has runs."""
-    if not counting.parts:
+    if not aggregation.parts:
         return
-    statement, values = _statement(counting)
+    statement, values = _build_statement(aggregation)
     with raw_cursor() as cursor:
         cursor.execute(sql(statement), values, binary=True)
-        width = len(counting.groups)
+        width = len(aggregation.groups)
         for row in cursor:
-            yield tuple(row[:width]), _metrics_from_result(counting, row[width:])
+            yield tuple(row[:width]), _metrics_from_result(aggregation, row[width:])
 
 
-def _statement(counting: Aggregation) -> tuple[str, list[Any]]:
-    results = [m for m in counting.measures if m.is_usage]
-    tells_usage = bool(results) or counting.details
+def _build_statement(aggregation: AggregationPlan) -> tuple[str, list[Any]]:
+    usage_measures = [m for m in aggregation.measures if m.is_usage]
+    with_usage = bool(usage_measures) or aggregation.details
     selects, values = [], []
-    for part in counting.parts:
-        text, given = _matched_runs_sql(counting, part, tells_usage=tells_usage)
+    for part in aggregation.parts:
+        text, parameters = _matched_runs_sql(aggregation, part, with_usage=with_usage)
         selects.append(text)
-        values += given
-    materialized = "MATERIALIZED" if tells_usage else ""
+        values += parameters
+    materialized = "MATERIALIZED" if with_usage else ""
     ctes = [f"matched AS {materialized} ({' UNION ALL '.join(selects)})"]
     source = "matched m"
-    if tells_usage:
-        more, given = _usage_ctes(counting)
-        ctes += more
-        values += given
-        key = "trace_id" if counting.of_traces else "id"
+    if with_usage:
+        usage_ctes, parameters = _usage_ctes(aggregation)
+        ctes += usage_ctes
+        values += parameters
+        key = "trace_id" if aggregation.of_traces else "id"
         # A FULL JOIN that acts as a left join: on partitions without statistics, the planner
         # chooses nested loops for a left join (45 s for 32,000 runs).
         source += f" FULL JOIN usage u ON u.project_id = m.project_id AND u.{key} = m.{key}"
         source += " WHERE CASE WHEN m.id IS NULL THEN false ELSE true END"
-    names = [f"m.g{at}" for at in range(len(counting.groups))]
+    names = [f"m.g{index}" for index in range(len(aggregation.groups))]
     columns = [
         *names,
         "count(*)",
@@ -120,14 +120,14 @@ def _statement(counting: Aggregation) -> tuple[str, list[Any]]:
         "count(*) FILTER (WHERE m.is_model_call AND m.has_first_token)",
         "max(m.started)",
     ]
-    for measure in counting.measures:
+    for measure in aggregation.measures:
         column = f"{'u' if measure.is_usage else 'm'}.{measure}"
-        if measure.is_usage and counting.of_traces:
-            # As in lists: a root without usage below it shows its own.
+        if measure.is_usage and aggregation.of_traces:
+            # As in lists, a root whose descendants have no usage shows its own usage.
             column = f"coalesce(u.{measure}, m.{measure})"
         columns += [f"count({column})", f"sum({column})::numeric"]
         columns += [f"min({column})::numeric", f"max({column})::numeric"]
-        if counting.quantiles is None:
+        if aggregation.quantiles is None:
             columns.append(
                 f"array_agg({bin_index_sql(column)}) FILTER (WHERE {column} IS NOT NULL)"
             )
@@ -135,15 +135,15 @@ def _statement(counting: Aggregation) -> tuple[str, list[Any]]:
             columns.append(
                 f"(percentile_disc(%s::float8[]) WITHIN GROUP (ORDER BY {column}))::numeric[]"
             )
-            values.append(list(counting.quantiles))
-    if counting.details:
+            values.append(list(aggregation.quantiles))
+    if aggregation.details:
         columns.append("array_agg(u.details::text) FILTER (WHERE u.details IS NOT NULL)")
     grouped = f" GROUP BY {', '.join(names)}" if names else " HAVING count(*) > 0"
     return f"WITH {', '.join(ctes)} SELECT {', '.join(columns)} FROM {source}{grouped}", values
 
 
 def _matched_runs_sql(
-    counting: Aggregation, part: Sequence[Condition], *, tells_usage: bool
+    aggregation: AggregationPlan, part: Sequence[Condition], *, with_usage: bool
 ) -> tuple[str, list[Any]]:
     values: list[Any] = []
     columns = [
@@ -152,30 +152,30 @@ def _matched_runs_sql(
         "r.first_token_time IS NOT NULL AS has_first_token",
         f"{START_TIME_SQL} AS started",
     ]
-    if tells_usage:
+    if with_usage:
         columns += ["r.project_id", "r.id", "r.trace_id"]
-    for measure in counting.measures:
-        if measure.is_usage and counting.of_traces:
+    for measure in aggregation.measures:
+        if measure.is_usage and aggregation.of_traces:
             columns.append(f"r.{measure}")
         elif measure.is_time:
             # Whole microseconds make sums independent of their order.
             seconds = f"date_part('epoch', {_TIMES[measure]})"
             # `greatest` ignores NULL, so a missing end or first token must not become 0.
-            known = f"CASE WHEN {_TIMES[measure]} IS NOT NULL THEN"
-            columns.append(f"{known} greatest(({seconds} * 1000000)::int8, 0) END AS {measure}")
-    for at, group in enumerate(counting.groups):
-        columns.append(f"{group.expression} AS g{at}")
+            guard = f"CASE WHEN {_TIMES[measure]} IS NOT NULL THEN"
+            columns.append(f"{guard} greatest(({seconds} * 1000000)::int8, 0) END AS {measure}")
+    for index, group in enumerate(aggregation.groups):
+        columns.append(f"{group.expression} AS g{index}")
         values += group.values
-    joins = " ".join(group.join for group in counting.groups if group.join)
-    values += [value for group in counting.groups for value in group.join_values]
+    joins = " ".join(group.join for group in aggregation.groups if group.join)
+    values += [value for group in aggregation.groups for value in group.join_values]
     where = " AND ".join(
         [
             *(condition for condition, _ in part),
-            *(f"{group.expression} IS NOT NULL" for group in counting.groups if group.join),
+            *(f"{group.expression} IS NOT NULL" for group in aggregation.groups if group.join),
         ]
     )
-    values.append(counting.workspace_id)
-    values += [value for _, given in part for value in given]
+    values.append(aggregation.workspace_id)
+    values += [value for _, parameters in part for value in parameters]
     text = (
         f"SELECT {', '.join(columns)} FROM trace_store_run r {joins}"
         f" WHERE r.workspace_id = %s{' AND ' if where else ''}{where}"
@@ -183,97 +183,98 @@ def _matched_runs_sql(
     return text, values
 
 
-def _usage_ctes(counting: Aggregation) -> tuple[list[str], list[Any]]:
+def _usage_ctes(aggregation: AggregationPlan) -> tuple[list[str], list[Any]]:
     """CTEs that find the usage of the matched runs: `usage`, by run or by trace."""
     tree = "PARTITION BY project_id, trace_id ORDER BY dotted_order"
-    since = "" if counting.since is None else "AND r.partition_time >= %s"
-    result = ", ".join(f"{measure}" for measure in _USAGE)
+    since = "" if aggregation.since is None else "AND r.partition_time >= %s"
+    usage_columns = ", ".join(f"{measure}" for measure in _USAGE)
     summed = ", ".join(f"sum({measure}) AS {measure}" for measure in _USAGE)
-    if counting.of_traces:
+    if aggregation.of_traces:
         usage = (
             f"SELECT project_id, trace_id, {summed}, jsonb_agg(usage_details)"
-            " FILTER (WHERE usage_details IS NOT NULL) AS details FROM tellers"
+            " FILTER (WHERE usage_details IS NOT NULL) AS details FROM usage_sources"
             " WHERE is_last GROUP BY project_id, trace_id"
         )
     else:
         usage = (
-            f"SELECT project_id, id, {result}, usage_details AS details FROM tellers WHERE is_last"
+            f"SELECT project_id, id, {usage_columns}, usage_details AS details FROM usage_sources"
+            " WHERE is_last"
         )
     sources = (
         "sources AS (SELECT r.project_id, r.id, r.trace_id, r.dotted_order,"
-        f" {RUN_TYPE_SQL} = 'llm' AS is_model_call, r.usage_details, {result}"
+        f" {RUN_TYPE_SQL} = 'llm' AS is_model_call, r.usage_details, {usage_columns}"
         " FROM (SELECT DISTINCT project_id, trace_id FROM matched) t"
         " JOIN trace_store_run r ON r.project_id = t.project_id AND r.trace_id = t.trace_id"
         " WHERE r.workspace_id = %s AND (r.total_tokens IS NOT NULL OR r.total_cost IS NOT NULL)"
         f" {since})"
     )
-    spoken = (
-        "spoken AS (SELECT *, trace_store_usage_source(dotted_order, is_model_call)"
-        f" OVER ({tree}) AS speaker FROM sources)"
+    model_calls_above = (
+        "model_calls_above AS (SELECT *, trace_store_usage_source(dotted_order, is_model_call)"
+        f" OVER ({tree}) AS counted_order FROM sources)"
     )
     # A model call counts for all its descendants; another run only if no descendant has usage.
-    tellers = (
-        "tellers AS (SELECT *, NOT coalesce(starts_with(lead(dotted_order)"
-        f" OVER ({tree}), dotted_order || '.'), false) AS is_last FROM spoken"
-        " WHERE CASE WHEN speaker = '' THEN true ELSE speaker = dotted_order END)"
+    usage_sources = (
+        "usage_sources AS (SELECT *, NOT coalesce(starts_with(lead(dotted_order)"
+        f" OVER ({tree}), dotted_order || '.'), false) AS is_last FROM model_calls_above"
+        " WHERE CASE WHEN counted_order = '' THEN true ELSE counted_order = dotted_order END)"
     )
-    return [sources, spoken, tellers, f"usage AS MATERIALIZED ({usage})"], [
-        counting.workspace_id,
-        *([] if counting.since is None else [counting.since]),
+    return [sources, model_calls_above, usage_sources, f"usage AS MATERIALIZED ({usage})"], [
+        aggregation.workspace_id,
+        *([] if aggregation.since is None else [aggregation.since]),
     ]
 
 
-def _metrics_from_result(counting: Aggregation, row: Sequence[Any]) -> RunMetrics:
-    figures = RunMetrics(*row[:6])
-    at = 6
-    for measure in counting.measures:
-        known, total, least, most, spread = row[at : at + 5]
-        at += 5
-        if known:
-            figures.measures[measure] = _distribution(
-                counting, Distribution(known, total, least, most), spread
+def _metrics_from_result(aggregation: AggregationPlan, row: Sequence[Any]) -> RunMetrics:
+    metrics = RunMetrics(*row[:6])
+    column = 6
+    for measure in aggregation.measures:
+        count, total, lowest, highest, quantiles_or_bins = row[column : column + 5]
+        column += 5
+        if count:
+            metrics.measures[measure] = _add_spread(
+                aggregation, Distribution(count, total, lowest, highest), quantiles_or_bins
             )
-    if counting.details:
-        figures.details = _sum_details(row[at] or [])
-    return figures
+    if aggregation.details:
+        metrics.details = _sum_details(row[column] or [])
+    return metrics
 
 
 def metrics_from_row(row: Sequence[Any], measures: Sequence[Measure]) -> RunMetrics:
     """Build metrics from a rollup row: counts, these measures, and details as JSON text."""
-    figures = RunMetrics(*row[:6])
+    metrics = RunMetrics(*row[:6])
     for measure, value in zip(measures, row[6:], strict=False):
         if value is not None:
-            figures.measures[measure] = Distribution.from_bytes(value)
+            metrics.measures[measure] = Distribution.from_bytes(value)
     if len(row) > 6 + len(measures) and row[-1]:
-        result = json.loads(row[-1])
-        figures.details = {
+        details = json.loads(row[-1])
+        metrics.details = {
             kind: {name: Decimal(amount) for name, amount in amounts.items()}
-            for kind, amounts in result.items()
+            for kind, amounts in details.items()
         }
-    return figures
+    return metrics
 
 
-def _distribution(
-    counting: Aggregation, distribution: Distribution, spread: Sequence[Any]
+def _add_spread(
+    aggregation: AggregationPlan, distribution: Distribution, quantiles_or_bins: Sequence[Any]
 ) -> Distribution:
-    if counting.quantiles is None:
-        distribution.histogram = Histogram.of_bins(spread)
+    if aggregation.quantiles is None:
+        distribution.histogram = Histogram.from_bins(quantiles_or_bins)
     else:
-        distribution.exact = dict(zip(counting.quantiles, spread, strict=True))
+        distribution.exact = dict(zip(aggregation.quantiles, quantiles_or_bins, strict=True))
     return distribution
 
 
 def _sum_details(texts: Sequence[str]) -> Details:
     total: Details = {}
     for text in texts:
-        result = json.loads(text, parse_int=Decimal, parse_float=Decimal)
-        for item in result if isinstance(result, list) else [result]:
+        parsed = json.loads(text, parse_int=Decimal, parse_float=Decimal)
+        for item in parsed if isinstance(parsed, list) else [parsed]:
             for kind in DETAILS:
                 amounts = item.get(kind)
                 if not isinstance(amounts, dict):
                     continue
-                kept = total.setdefault(kind, {})
+                sums = total.setdefault(kind, {})
                 for name, amount in amounts.items():
                     if isinstance(amount, Decimal):
-                        kept[name] = kept.get(name, Decimal(0)) + amount
+                        sums[name] = sums.get(name, Decimal(0)) + amount
     return total

@@ -1,7 +1,7 @@
-"""Computes metrics of any set of runs, from rollups where possible, else from the runs.
+"""Computes metrics of any set of runs, from rollups where possible, otherwise from the runs.
 
-Both ways give exactly the same counts, sums, extremes and averages; quantiles from rollups are
-within one per cent of an actual value.
+Both sources give exactly the same counts, sums, extremes and averages; quantiles from rollups
+differ from exact quantiles by at most one per cent.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from apps.trace_store.postgres.rollups.dimensions import RollupDimensions, Rollu
 from apps.trace_store.postgres.rollups.intervals import EARLIEST_TIME, LATEST_TIME
 from apps.trace_store.postgres.statistics import aggregate_runs
 from apps.trace_store.postgres.statistics.aggregate_runs import (
-    Aggregation,
+    AggregationPlan,
     Condition,
     GroupExpression,
 )
@@ -33,116 +33,124 @@ if TYPE_CHECKING:
 _TICK = timedelta(microseconds=1)
 
 
-def query_metrics(store: RunStore, workspace_id: UUID, question: MetricsQuery) -> MetricsResult:
+def query_metrics(
+    store: RunStore, workspace_id: UUID, metrics_query: MetricsQuery
+) -> MetricsResult:
     """Return the metrics of the matching runs, whether they are processed or pending."""
-    question = replace(
-        question,
-        query=extract_root_condition(extract_time_bounds(question.query)),
+    metrics_query = replace(
+        metrics_query,
+        query=extract_root_condition(extract_time_bounds(metrics_query.query)),
     )
-    rollup = dimensions.rollup_filter(question.query, depth=question.depth)
-    group = question.group_by
+    rollup = dimensions.rollup_filter(metrics_query.query, depth=metrics_query.depth)
+    group = metrics_query.group_by
     if rollup is not None and (group is None or group.attribute in _ROLLUP_GROUPS):
-        result = _from_rollups(workspace_id, question, rollup)
+        result = _from_rollups(workspace_id, metrics_query, rollup)
     else:
-        result = _from_runs(store, workspace_id, question)
-    if group is not None and len(result.by_group) > group.max_groups:
-        return _largest_groups(result, group.max_groups)
+        result = _from_runs(store, workspace_id, metrics_query)
+    if group is not None:
+        result.group_count = len(result.by_group)
+        if result.group_count > group.max_groups:
+            return _largest_groups(result, group.max_groups)
     return result
 
 
-def _largest_groups(result: MetricsResult, how_many: int) -> MetricsResult:
-    def order(group: str | None) -> tuple[int, str]:
+def _largest_groups(result: MetricsResult, max_groups: int) -> MetricsResult:
+    def sort_key(group: str | None) -> tuple[int, str]:
         return -result.by_group[group].runs, group or ""
 
-    kept = set(sorted(result.by_group, key=order)[:how_many])
+    largest = set(sorted(result.by_group, key=sort_key)[:max_groups])
     return MetricsResult(
-        {key: figures for key, figures in result.by_bucket.items() if key[1] in kept},
+        {key: metrics for key, metrics in result.by_bucket.items() if key[1] in largest},
         result.counted_since,
+        result.group_count,
     )
 
 
 _ROLLUP_GROUPS: dict[GroupAttribute, Callable[[RollupDimensions], str]] = {
-    GroupAttribute.NAME: lambda kind: kind.name,
-    GroupAttribute.RUN_TYPE: lambda kind: kind.run_type,
-    GroupAttribute.STATUS: lambda kind: kind.status,
-    GroupAttribute.MODEL: lambda kind: kind.model,
+    GroupAttribute.NAME: lambda row: row.name,
+    GroupAttribute.RUN_TYPE: lambda row: row.run_type,
+    GroupAttribute.STATUS: lambda row: row.status,
+    GroupAttribute.MODEL: lambda row: row.model,
     GroupAttribute.PROJECT: lambda _: "",
 }
 
 
 def _from_rollups(
-    workspace_id: UUID, question: MetricsQuery, rollup: RollupFilter
+    workspace_id: UUID, metrics_query: MetricsQuery, rollup: RollupFilter
 ) -> MetricsResult:
-    query, group = question.query, question.group_by
+    query, group = metrics_query.query, metrics_query.group_by
     project_ids = list(dict.fromkeys(query.project_ids or ()))
-    edges = _bucket_edges(question)
-    rollup = rollup.by(group.attribute if group else None)
+    edges = _bucket_edges(metrics_query)
+    rollup = rollup.grouped_by(group.attribute if group else None)
     if not project_ids or edges[0] >= edges[-1]:
         return MetricsResult({})
     plan = query_plan.plan_rollups(workspace_id, project_ids, edges, rollup)
     result: dict[tuple[int, str | None], RunMetrics] = defaultdict(RunMetrics)
-    for cell, kind, figures in query_plan.read_rows(
-        workspace_id, plan.cells, rollup, question.measures, details=question.details
+    for cell, row, metrics in query_plan.read_rows(
+        workspace_id, plan.cells, rollup, metrics_query.measures, details=metrics_query.details
     ):
         name: str | None = None
         if group is not None:
-            of_project = group.attribute is GroupAttribute.PROJECT
-            name = str(cell.project_id) if of_project else _ROLLUP_GROUPS[group.attribute](kind)
-        result[cell.bucket, name].add(figures)
-    # Quantiles are exact if only runs are counted; merged with rollups they need histograms.
-    exact = question.quantiles if not plan.cells else None
-    others = replace(query, project_ids=None, started_from=None, started_until=None)
-    conditions = [*exact_conditions(workspace_id, others), *_depth_condition(question.depth)]
-    parts = [[*part, *conditions] for part in plan.parts(workspace_id, project_ids)]
-    _add_counts(result, workspace_id, question, parts, exact, plan.since)
+            by_project = group.attribute is GroupAttribute.PROJECT
+            name = str(cell.project_id) if by_project else _ROLLUP_GROUPS[group.attribute](row)
+        result[cell.bucket, name].add(metrics)
+    # Quantiles are exact if all runs are read; merging them with rollups needs histograms.
+    exact_quantiles = metrics_query.quantiles if not plan.cells else None
+    without_range = replace(query, project_ids=None, started_from=None, started_until=None)
+    conditions = [
+        *exact_conditions(workspace_id, without_range),
+        *_depth_condition(metrics_query.depth),
+    ]
+    parts = [[*part, *conditions] for part in plan.find_parts(workspace_id, project_ids)]
+    _add_counts(result, workspace_id, metrics_query, parts, exact_quantiles, plan.since)
     return _to_result(result, group)
 
 
-def _from_runs(store: RunStore, workspace_id: UUID, question: MetricsQuery) -> MetricsResult:
-    query, edges = question.query, question.edges
+def _from_runs(store: RunStore, workspace_id: UUID, metrics_query: MetricsQuery) -> MetricsResult:
+    query, edges = metrics_query.query, metrics_query.edges
     if edges is not None:
         # The edges also bound the query, so that only their time range is read.
         begin = edges[0] if query.started_from is None else max(edges[0], query.started_from)
         last = edges[-1] - _TICK
         end = last if query.started_until is None else min(last, query.started_until)
         query = replace(query, started_from=begin, started_until=end)
-    chosen = resolve_query(store, workspace_id, query)
+    selection = resolve_query(store, workspace_id, query)
     result: dict[tuple[int, str | None], RunMetrics] = defaultdict(RunMetrics)
-    first = chosen.counted_since or query.started_from
+    first = selection.counted_since or query.started_from
     since = None if first is None else max(first, EARLIEST_TIME) - aggregate_runs.ANCESTOR_WINDOW
-    parts = [[*chosen.conditions, *_depth_condition(question.depth)]]
-    _add_counts(result, workspace_id, question, parts, question.quantiles, since)
-    return _to_result(result, question.group_by, chosen.counted_since)
+    parts = [[*selection.conditions, *_depth_condition(metrics_query.depth)]]
+    _add_counts(result, workspace_id, metrics_query, parts, metrics_query.quantiles, since)
+    return _to_result(result, metrics_query.group_by, selection.counted_since)
 
 
 def _add_counts(  # noqa: PLR0917  (private, called twice)
     metrics_by_group: dict[tuple[int, str | None], RunMetrics],
     workspace_id: UUID,
-    question: MetricsQuery,
+    metrics_query: MetricsQuery,
     parts: Sequence[Sequence[Condition]],
     quantiles: Sequence[float] | None,
     since: datetime | None,
 ) -> None:
     groups: list[GroupExpression] = []
-    if question.edges is not None:
+    if metrics_query.edges is not None:
         bucket = f"width_bucket({aggregate_runs.START_TIME_SQL}, %s::timestamptz[]) - 1"
-        groups.append(GroupExpression(bucket, [list(question.edges)]))
-    if question.group_by is not None:
-        groups.append(_group_expression(question.group_by))
-    result = Aggregation(
+        groups.append(GroupExpression(bucket, [list(metrics_query.edges)]))
+    if metrics_query.group_by is not None:
+        groups.append(_group_expression(metrics_query.group_by))
+    aggregation = AggregationPlan(
         workspace_id=workspace_id,
         parts=parts,
         groups=groups,
-        measures=question.measures,
-        of_traces=question.query.is_root is True,
+        measures=metrics_query.measures,
+        of_traces=metrics_query.query.is_root is True,
         quantiles=quantiles,
-        details=question.details,
+        details=metrics_query.details,
         since=since,
     )
-    for values, figures in aggregate_runs.aggregate_runs(result):
-        at = values[0] if question.edges is not None else 0
-        name = values[-1] if question.group_by is not None else None
-        metrics_by_group[at, name].add(figures)
+    for values, metrics in aggregate_runs.aggregate_runs(aggregation):
+        bucket_index = values[0] if metrics_query.edges is not None else 0
+        name = values[-1] if metrics_query.group_by is not None else None
+        metrics_by_group[bucket_index, name].add(metrics)
 
 
 def _to_result(
@@ -151,9 +159,9 @@ def _to_result(
     cutoff: datetime | None = None,
 ) -> MetricsResult:
     if group is not None and group.attribute in {GroupAttribute.MODEL, GroupAttribute.NAME}:
-        metrics_by_group = {key: figures for key, figures in metrics_by_group.items() if key[1]}
+        metrics_by_group = {key: metrics for key, metrics in metrics_by_group.items() if key[1]}
     return MetricsResult(
-        {key: figures for key, figures in metrics_by_group.items() if figures.runs}, cutoff
+        {key: metrics for key, metrics in metrics_by_group.items() if metrics.runs}, cutoff
     )
 
 
@@ -180,15 +188,15 @@ def _depth_condition(depth: int | None) -> list[Condition]:
     return [] if depth is None else [(f"{aggregate_runs.SCOPE_SQL} = %s", [depth])]
 
 
-def _bucket_edges(question: MetricsQuery) -> Sequence[datetime]:
+def _bucket_edges(metrics_query: MetricsQuery) -> Sequence[datetime]:
     """The edges of the buckets within the bounds of the query."""
-    query = question.query
+    query = metrics_query.query
     begin = max(_utc(query.started_from) or EARLIEST_TIME, EARLIEST_TIME)
     end = min(_utc(query.started_until) or LATEST_TIME, LATEST_TIME) + _TICK
-    if question.edges is None:
+    if metrics_query.edges is None:
         return [begin, end]
-    return [min(max(edge, begin), max(begin, end)) for edge in question.edges]
+    return [min(max(edge, begin), max(begin, end)) for edge in metrics_query.edges]
 
 
-def _utc(moment: datetime | None) -> datetime | None:
-    return None if moment is None else moment.astimezone(UTC)
+def _utc(timestamp: datetime | None) -> datetime | None:
+    return None if timestamp is None else timestamp.astimezone(UTC)

@@ -10,10 +10,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from apps.core.raw_sql import raw_cursor, sql
+from apps.core.connections import raw_cursor, sql
 from apps.trace_store.postgres.filtering import compile_where, compile_where_any, compile_where_root
-from apps.trace_store.postgres.reading.rows import MAX_CLOCK_SKEW
-from apps.trace_store.postgres.reading.thread_conditions import thread_conditions
+from apps.trace_store.postgres.reading.prepared_query import thread_conditions
+from apps.trace_store.postgres.reading.rows import partition_lower_bound, partition_upper_bound
 from apps.trace_store.postgres.statistics.aggregate_runs import (
     RUN_TYPE_SQL,
     START_TIME_SQL,
@@ -46,30 +46,40 @@ def resolve_query(store: RunStore, workspace_id: UUID, query: RunQuery) -> RunSe
     try:
         conditions = exact_conditions(workspace_id, query)
     except InexactFilter:
-        return _post_filtered(store, workspace_id, query)
+        return _select_by_post_filter(store, workspace_id, query)
     cutoff = _count_cutoff(workspace_id, query)
     if cutoff is not None:
         conditions.append(("r.partition_time > %s", [cutoff]))
     return RunSelection(conditions, cutoff)
 
 
-def _post_filtered(store: RunStore, workspace_id: UUID, query: RunQuery) -> RunSelection:
+def membership_sql(
+    store: RunStore, workspace_id: UUID, query: RunQuery, run_id: str
+) -> tuple[str, list[Any]]:
+    """SQL that is true if the column `run_id` names a run of the query, and its parameters."""
+    conditions = resolve_query(store, workspace_id, query).conditions
+    texts = ("r.workspace_id = %s", f"r.id = {run_id}", *(text for text, _ in conditions))
+    values = [workspace_id, *(value for _, params in conditions for value in params)]
+    return f"EXISTS (SELECT FROM trace_store_run r WHERE {' AND '.join(texts)})", values
+
+
+def _select_by_post_filter(store: RunStore, workspace_id: UUID, query: RunQuery) -> RunSelection:
     """Select runs by id after filtering them one by one, because payloads must be read."""
-    results: list[RunRow] = []
+    rows: list[RunRow] = []
     cursor: str | None = None
-    while len(results) < MAX_POST_FILTERED_RUNS:
+    while len(rows) < MAX_POST_FILTERED_RUNS:
         page = store.query(workspace_id, query, limit=_PAGE, cursor=cursor)
-        results += [run.row for run in page.runs]
+        rows += [run.row for run in page.runs]
         cursor = page.next_cursor
         if cursor is None:
             break
-    times = [row.partition_time for row in results]
-    between = [min(times), max(times)] if times else [None, None]
+    times = [row.partition_time for row in rows]
+    time_range = [min(times), max(times)] if times else [None, None]
     return RunSelection(
         [
-            ("r.id = ANY(%s)", [[row.id for row in results]]),
-            ("r.project_id = ANY(%s)", [list({row.project_id for row in results})]),
-            ("r.partition_time BETWEEN %s AND %s", between),
+            ("r.id = ANY(%s)", [[row.id for row in rows]]),
+            ("r.project_id = ANY(%s)", [list({row.project_id for row in rows})]),
+            ("r.partition_time BETWEEN %s AND %s", time_range),
         ],
         min(times) if cursor is not None else None,
     )
@@ -90,10 +100,10 @@ def _filter_conditions(workspace_id: UUID, query: RunQuery) -> Iterator[Conditio
         (query.where_root, compile_where_root),
         (query.where_any, compile_where_any),
     )
-    for where, compile_ in scopes:
+    for where, compile_scope in scopes:
         if where is None:
             continue
-        compiled = compile_(workspace_id, where, table="r", as_processed=True)
+        compiled = compile_scope(workspace_id, where, table="r", as_processed=True)
         if not compiled.is_exact:
             raise InexactFilter
         yield f"({compiled.sql})", list(compiled.values)
@@ -122,18 +132,18 @@ def _column_conditions(query: RunQuery) -> Iterator[Condition]:
         yield f"r.error_preview IS {'NOT ' if query.has_error else ''}NULL", []
     if query.started_from is not None:
         yield f"{START_TIME_SQL} >= %s", [query.started_from]
-        yield "r.partition_time >= %s", [query.started_from - MAX_CLOCK_SKEW]
+        yield "r.partition_time >= %s", [partition_lower_bound(query.started_from)]
     if query.started_until is not None:
         yield f"{START_TIME_SQL} <= %s", [query.started_until]
-        yield "r.partition_time <= %s", [query.started_until + MAX_CLOCK_SKEW]
+        yield "r.partition_time <= %s", [partition_upper_bound(query.started_until)]
 
 
 def _count_cutoff(workspace_id: UUID, query: RunQuery) -> datetime | None:
     """The partition time after which runs are counted; None for all."""
     if query.project_ids is None or query.trace_id is not None or query.run_ids is not None:
         return None
-    share = max(MAX_COUNTED_RUNS // max(len(query.project_ids), 1), 1)
-    results: list[datetime] = []
+    max_project_runs = max(MAX_COUNTED_RUNS // max(len(query.project_ids), 1), 1)
+    cutoffs: list[datetime] = []
     for project_id in query.project_ids:
         conditions: list[Condition] = [
             ("r.workspace_id = %s", [workspace_id]),
@@ -144,20 +154,24 @@ def _count_cutoff(workspace_id: UUID, query: RunQuery) -> datetime | None:
         if query.has_error:
             conditions.append(("r.error_preview IS NOT NULL", []))
         if query.started_from is not None:
-            conditions.append(("r.partition_time >= %s", [query.started_from - MAX_CLOCK_SKEW]))
+            conditions.append(
+                ("r.partition_time >= %s", [partition_lower_bound(query.started_from)])
+            )
         if query.started_until is not None:
-            conditions.append(("r.partition_time <= %s", [query.started_until + MAX_CLOCK_SKEW]))
+            conditions.append(
+                ("r.partition_time <= %s", [partition_upper_bound(query.started_until)])
+            )
         where = " AND ".join(condition for condition, _ in conditions)
-        values: list[Any] = [value for _, given in conditions for value in given]
+        values: list[Any] = [value for _, parameters in conditions for value in parameters]
         with raw_cursor() as cursor:
             cursor.execute(
                 sql(
                     f"SELECT r.partition_time FROM trace_store_run r WHERE {where}"
-                    f" ORDER BY r.partition_time DESC OFFSET {share} LIMIT 1"
+                    f" ORDER BY r.partition_time DESC OFFSET {max_project_runs} LIMIT 1"
                 ),
                 values,
             )
             row = cursor.fetchone()
         if row is not None:
-            results.append(row[0])
-    return max(results, default=None)
+            cutoffs.append(row[0])
+    return max(cutoffs, default=None)

@@ -10,14 +10,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
-from apps.core.raw_sql import raw_cursor, sql
-from apps.trace_store.aggregation import ThreadPage, ThreadRow
+from apps.core.connections import raw_cursor, sql
+from apps.trace_store.aggregation import ThreadPage, ThreadSummary
 from apps.trace_store.filters.query_analysis import extract_time_bounds
 from apps.trace_store.metrics import ALL_MEASURES
 from apps.trace_store.postgres.postprocess import thread_rows
 from apps.trace_store.postgres.statistics import aggregate_runs
 from apps.trace_store.postgres.statistics.aggregate_runs import (
-    Aggregation,
+    AggregationPlan,
     Condition,
     GroupExpression,
 )
@@ -37,43 +37,49 @@ class _ThreadPosition(NamedTuple):
 
 
 def query_threads(
-    store: RunStore, workspace_id: UUID, query: RunQuery, *, offset: int, limit: int, whole: bool
+    store: RunStore,
+    workspace_id: UUID,
+    query: RunQuery,
+    *,
+    offset: int,
+    limit: int,
+    all_turns: bool,
 ) -> ThreadPage:
     """Return threads with a matching turn, and metrics of the matching turns.
 
-    With `whole`, the metrics cover all turns in the projects and time range of the query.
+    With `all_turns`, the metrics cover all turns in the projects and time range of the query.
     """
     query = replace(extract_time_bounds(query), is_root=True)
     if _can_use_thread_rows(query):
         turns = [*exact_conditions(workspace_id, query), (thread_rows.TURN, [])]
-        places, total = _from_thread_rows(workspace_id, query, offset, limit)
+        positions, total = _from_thread_rows(workspace_id, query, offset, limit)
     else:
-        chosen = resolve_query(store, workspace_id, query)
-        turns = [*chosen.conditions, (thread_rows.TURN, [])]
-        places, total = _from_turns(workspace_id, turns, offset, limit)
-    if whole:
-        result = replace(query, where=None, where_root=None, where_any=None, where_thread=None)
-        turns = [*exact_conditions(workspace_id, result), (thread_rows.TURN, [])]
-    return ThreadPage(_thread_rows(workspace_id, turns, places), total)
+        selection = resolve_query(store, workspace_id, query)
+        turns = [*selection.conditions, (thread_rows.TURN, [])]
+        positions, total = _from_turns(workspace_id, turns, offset, limit)
+    if all_turns:
+        unfiltered = replace(query, where=None, where_root=None, where_any=None, where_thread=None)
+        turns = [*exact_conditions(workspace_id, unfiltered), (thread_rows.TURN, [])]
+    return ThreadPage(_thread_rows(workspace_id, turns, positions), total)
 
 
-def get_thread(
+def fetch_thread(
     store: RunStore, workspace_id: UUID, thread_key: str, query: RunQuery
-) -> ThreadRow | None:
+) -> ThreadSummary | None:
     """Return one thread, with metrics of its matching turns."""
     query = replace(extract_time_bounds(query), is_root=True)
-    chosen = resolve_query(store, workspace_id, query)
-    of_it: Condition = (
+    selection = resolve_query(store, workspace_id, query)
+    in_thread: Condition = (
         "md5(r.thread_key) = md5(%s) AND r.thread_key = %s",
         [thread_key, thread_key],
     )
-    turns = [*chosen.conditions, (thread_rows.TURN, []), of_it]
-    places, _ = _from_turns(workspace_id, turns, 0, 1)
-    return next(iter(_thread_rows(workspace_id, turns, places)), None)
+    turns = [*selection.conditions, (thread_rows.TURN, []), in_thread]
+    positions, _ = _from_turns(workspace_id, turns, 0, 1)
+    return next(iter(_thread_rows(workspace_id, turns, positions)), None)
 
 
 def _can_use_thread_rows(query: RunQuery) -> bool:
-    others = (
+    other_conditions = (
         query.run_ids,
         query.trace_id,
         query.parent_run_id,
@@ -85,8 +91,12 @@ def _can_use_thread_rows(query: RunQuery) -> bool:
         query.where_any,
         query.where_thread,
     )
-    ends = query.started_until is not None and query.started_until < datetime.now(UTC)
-    return query.project_ids is not None and not ends and all(other is None for other in others)
+    has_past_end = query.started_until is not None and query.started_until < datetime.now(UTC)
+    return (
+        query.project_ids is not None
+        and not has_past_end
+        and all(condition is None for condition in other_conditions)
+    )
 
 
 def _from_thread_rows(
@@ -94,47 +104,49 @@ def _from_thread_rows(
 ) -> tuple[list[_ThreadPosition], int]:
     """Order threads by their stored rows and the pending runs."""
     projects = list(query.project_ids or ())
-    fresh = {
+    pending = {
         (row[0], row[1]): _ThreadPosition(row[3], row[0], row[1])
         for row in thread_rows.pending_threads(workspace_id, projects)
     }
     since = query.started_from
     if since is not None:
-        fresh = {key: place for key, place in fresh.items() if place.last_start >= since}
+        pending = {
+            key: position for key, position in pending.items() if position.last_start >= since
+        }
     where = "t.workspace_id = %s AND t.project_id = ANY(%s)"
     values: list[Any] = [workspace_id, projects]
     if since is not None:
         where += " AND t.last_start >= %s"
         values.append(since)
-    known = "(t.project_id, t.thread_key) IN (SELECT * FROM unnest(%s::uuid[], %s::text[]))"
-    keys = [[item[0] for item in fresh], [item[1] for item in fresh]]
+    is_pending = "(t.project_id, t.thread_key) IN (SELECT * FROM unnest(%s::uuid[], %s::text[]))"
+    keys = [[item[0] for item in pending], [item[1] for item in pending]]
     with raw_cursor() as cursor:
         cursor.execute(sql(f"SELECT count(*) FROM trace_store_thread t WHERE {where}"), values)
         total: int = (cursor.fetchone() or (0,))[0]
-        if fresh:
+        if pending:
             cursor.execute(
-                sql(f"SELECT count(*) FROM trace_store_thread t WHERE {where} AND {known}"),
+                sql(f"SELECT count(*) FROM trace_store_thread t WHERE {where} AND {is_pending}"),
                 [*values, *keys],
             )
-            total += len(fresh) - (cursor.fetchone() or (0,))[0]
+            total += len(pending) - (cursor.fetchone() or (0,))[0]
         cursor.execute(
             sql(
                 "SELECT t.last_start, t.project_id, t.thread_key FROM trace_store_thread t"
                 f" WHERE {where} ORDER BY t.last_start DESC LIMIT %s"
             ),
             # Threads with pending runs may be among these rows and move.
-            [*values, offset + limit + len(fresh)],
+            [*values, offset + limit + len(pending)],
         )
-        kept = [_ThreadPosition(*row) for row in cursor if (row[1], row[2]) not in fresh]
-    places = sorted([*kept, *fresh.values()], reverse=True)
-    return places[offset : offset + limit], total
+        stored = [_ThreadPosition(*row) for row in cursor if (row[1], row[2]) not in pending]
+    positions = sorted([*stored, *pending.values()], reverse=True)
+    return positions[offset : offset + limit], total
 
 
 def _from_turns(
     workspace_id: UUID, turns: Sequence[Condition], offset: int, limit: int
 ) -> tuple[list[_ThreadPosition], int]:
     where = " AND ".join(condition for condition, _ in turns)
-    values = [value for _, given in turns for value in given]
+    values = [value for _, parameters in turns for value in parameters]
     statement = (
         f"SELECT max({aggregate_runs.START_TIME_SQL}), r.project_id, r.thread_key, count(*) OVER ()"
         f" FROM trace_store_run r WHERE r.workspace_id = %s AND {where}"
@@ -152,25 +164,25 @@ def _from_turns(
 
 
 def _thread_rows(
-    workspace_id: UUID, turns: Sequence[Condition], places: Sequence[_ThreadPosition]
-) -> list[ThreadRow]:
-    if not places:
+    workspace_id: UUID, turns: Sequence[Condition], positions: Sequence[_ThreadPosition]
+) -> list[ThreadSummary]:
+    if not positions:
         return []
-    keys = [place.thread_key for place in places]
-    here: list[Condition] = [
+    thread_keys = [position.thread_key for position in positions]
+    page_turns: list[Condition] = [
         *turns,
-        ("r.project_id = ANY(%s)", [list({place.project_id for place in places})]),
-        ("md5(r.thread_key) = ANY(SELECT md5(unnest(%s::text[])))", [keys]),
-        ("r.thread_key = ANY(%s)", [keys]),
+        ("r.project_id = ANY(%s)", [list({position.project_id for position in positions})]),
+        ("md5(r.thread_key) = ANY(SELECT md5(unnest(%s::text[])))", [thread_keys]),
+        ("r.thread_key = ANY(%s)", [thread_keys]),
     ]
-    ends = {
-        (item.project_id, item.thread_key): item
-        for item in _first_and_last_turns(workspace_id, here)
+    threads = {
+        (thread.project_id, thread.thread_key): thread
+        for thread in _first_and_last_turns(workspace_id, page_turns)
     }
-    first = min((item.first_start for item in ends.values()), default=None)
-    result = Aggregation(
+    first = min((thread.first_start for thread in threads.values()), default=None)
+    aggregation = AggregationPlan(
         workspace_id=workspace_id,
-        parts=[here],
+        parts=[page_turns],
         groups=[GroupExpression("r.project_id"), GroupExpression("r.thread_key")],
         measures=ALL_MEASURES,
         of_traces=True,
@@ -178,22 +190,18 @@ def _thread_rows(
         details=True,
         since=None if first is None else first - aggregate_runs.ANCESTOR_WINDOW,
     )
-    figures = dict(aggregate_runs.aggregate_runs(result))
-    results = [
-        (ends.get(key), figures.get(key))
-        for place in places
-        if (key := (place.project_id, place.thread_key))
-    ]
+    metrics_by_thread = dict(aggregate_runs.aggregate_runs(aggregation))
+    keys_in_order = [(position.project_id, position.thread_key) for position in positions]
     return [
-        replace(item, figures=numbers)
-        for item, numbers in results
-        if item is not None and numbers is not None
+        replace(threads[key], metrics=metrics_by_thread[key])
+        for key in keys_in_order
+        if key in threads and key in metrics_by_thread
     ]
 
 
-def _first_and_last_turns(workspace_id: UUID, turns: Sequence[Condition]) -> list[ThreadRow]:
+def _first_and_last_turns(workspace_id: UUID, turns: Sequence[Condition]) -> list[ThreadSummary]:
     where = " AND ".join(condition for condition, _ in turns)
-    values = [value for _, given in turns for value in given]
+    values = [value for _, parameters in turns for value in parameters]
     statement = (
         "SELECT r.project_id, r.thread_key,"
         f" min({aggregate_runs.START_TIME_SQL}), max({aggregate_runs.START_TIME_SQL}),"
@@ -209,7 +217,7 @@ def _first_and_last_turns(workspace_id: UUID, turns: Sequence[Condition]) -> lis
     with raw_cursor() as cursor:
         cursor.execute(sql(statement), [workspace_id, *values])
         return [
-            ThreadRow(
+            ThreadSummary(
                 project_id=row[0],
                 thread_key=row[1],
                 first_start=row[2],

@@ -1,7 +1,7 @@
 """Writes runs: creates by binary `COPY`, everything else by one upsert. Repeating a write is safe.
 
-A request whose runs are all new, which is nearly every request, costs two `COPY`s. If one of the
-runs exists, PostgreSQL reports it by the primary key, and the caller writes again in a new
+A request whose runs are all new, which is nearly every request, costs three `COPY`s. If one of the
+runs exists, PostgreSQL reports it by the key table, and the caller writes again in a new
 transaction by upserts: an update overwrites the stored values, a create fills the gaps.
 """
 
@@ -9,28 +9,28 @@ transaction by upserts: an update overwrites the stored values, a create fills t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from decimal import Decimal
 from operator import attrgetter
 from typing import Any, LiteralString
 
 import msgspec
 import psycopg
+from django.db import IntegrityError, OperationalError, transaction
 
+from apps.core.connections import raw_cursor, sql
 from apps.core.json import storable
-from apps.core.raw_sql import raw_cursor, sql
+from apps.trace_store.errors import WriteConflict
 from apps.trace_store.json_repair import ODD_NUMBER, repair
 from apps.trace_store.postgres import partitions
 from apps.trace_store.postgres.payload_storage import compress_payloads
 from apps.trace_store.postgres.writing.binary_copy import copy_rows
+from apps.trace_store.postgres.writing.run_keys import KEY_COLUMNS, claim_keys, insert_keys
 from apps.trace_store.run_writes import Row, RunContent, RunWrite
 from apps.trace_store.types import Payload, RunKey
 
-KEY_COLUMNS = {
-    "workspace_id": "uuid",
-    "id": "uuid",
-    "project_id": "uuid",
-    "partition_time": "timestamptz",
-}
 IDENTITY_COLUMNS = KEY_COLUMNS | {
     "trace_id": "uuid",
     "parent_run_id": "uuid",
@@ -69,12 +69,23 @@ RUN_COLUMNS = IDENTITY_COLUMNS | VALUE_COLUMNS | MERGED_COLUMNS
 PAYLOAD_COLUMNS = KEY_COLUMNS | PAYLOAD_VALUE_COLUMNS
 
 
-def write_runs(runs: Sequence[RunWrite], *, optimistic: bool) -> set[RunKey]:
-    """Store the runs in the caller's transaction; return the keys of new runs.
+@contextmanager
+def write_transaction(*, optimistic: bool) -> Iterator[None]:
+    """A transaction for `write_runs`; with `optimistic`, conflicts raise `WriteConflict`."""
+    try:
+        with transaction.atomic():
+            yield
+    except (IntegrityError, OperationalError) as error:
+        if optimistic and isinstance(error.__cause__, _CONFLICTS):
+            raise WriteConflict from error
+        raise
 
-    With `optimistic`, creates are only inserted. If a run exists, this raises an error for which
-    `is_conflict` is true, and the transaction must be rolled back. Without it, requests with the
-    same runs may be written concurrently: all lock rows in the same order, so none deadlock.
+
+def write_runs(runs: Sequence[RunWrite], *, optimistic: bool) -> set[RunKey]:
+    """Store the runs in a `write_transaction`; return the keys of new runs.
+
+    With `optimistic`, creates are only inserted. Without it, requests with the same runs may be
+    written concurrently: all lock rows in the same order, so none deadlock.
     """
     if not runs:
         return set()
@@ -84,7 +95,9 @@ def write_runs(runs: Sequence[RunWrite], *, optimistic: bool) -> set[RunKey]:
     with raw_cursor() as cursor:
         cursor.execute(_OPTIMISTIC_TIMEOUT if optimistic else _UPSERT_TIMEOUT)
     partitions.ensure_partitions(max(run.identity["partition_time"] for run in runs))
+    workspace_id = runs[0].identity["workspace_id"]
     if not optimistic:
+        claim_keys(workspace_id, runs)
         new_keys = _upsert(runs, [run.create or run.update or RunContent() for run in runs])
         both = [run for run in runs if run.create is not None and run.update is not None]
         _upsert(both, [run.update or RunContent() for run in both], as_update=True)
@@ -92,9 +105,11 @@ def write_runs(runs: Sequence[RunWrite], *, optimistic: bool) -> set[RunKey]:
     creates = [run for run in runs if run.create is not None]
     updates = [run for run in runs if run.create is None]
     if creates:
+        insert_keys(creates)
         rows, payloads = _rows(creates, [run.merged for run in creates])
         copy_rows("trace_store_run", RUN_COLUMNS, rows)
         copy_rows("trace_store_run_payload", PAYLOAD_COLUMNS, payloads)
+    claim_keys(workspace_id, updates)
     new_keys = _upsert(updates, [run.update or RunContent() for run in updates])
     return new_keys.union(map(_key_of, creates))
 
@@ -104,15 +119,12 @@ _OPTIMISTIC_TIMEOUT: LiteralString = "SET LOCAL lock_timeout = '100ms'"
 _UPSERT_TIMEOUT: LiteralString = "SET LOCAL lock_timeout = '5s'"
 
 
-def is_conflict(error: Exception) -> bool:
-    """Whether a run exists already or is being written: write again without `optimistic`."""
-    return isinstance(error.__cause__, _CONFLICTS)
-
-
 _CONFLICTS = (
     psycopg.errors.UniqueViolation,
     psycopg.errors.LockNotAvailable,
     psycopg.errors.DeadlockDetected,
+    # Another request moved the run to another partition.
+    psycopg.errors.SerializationFailure,
 )
 
 
@@ -209,7 +221,23 @@ def _rows(runs: Sequence[RunWrite], contents: Sequence[RunContent]) -> tuple[lis
 def _metadata_json(text: bytes) -> bytes:
     """Metadata in the form that jsonb accepts, with all digits of whole numbers."""
     # jsonb fails on a number past its own range, which `repair` makes null.
-    return storable(repair(text) if ODD_NUMBER.search(text) else text)
+    if ODD_NUMBER.search(text):
+        text = repair(text)
+    if _EXPONENT.search(text):
+        text = _STRING_OR_EXPONENT.sub(_expand_exponent, text)
+    return storable(text)
+
+
+_EXPONENT = re.compile(rb"\d[eE]\+?\d\d")
+_STRING_OR_EXPONENT = re.compile(rb'"(?:[^"\\]|\\.)*"|(-?\d+(?:\.\d+)?[eE]\+?\d+)')
+
+
+def _expand_exponent(match: re.Match[bytes]) -> bytes:
+    """Write out a large float: jsonb returns 1e30 as a whole number, which is another value."""
+    if match[1] is None:
+        return match[0]
+    digits = f"{Decimal(match[1].decode()):f}"
+    return (digits if "." in digits else f"{digits}.0").encode()
 
 
 def _arrays(columns: Mapping[str, str], rows: Sequence[Row]) -> list[list[Any]]:

@@ -1,0 +1,147 @@
+"""The tables of runs: partitioned by day, which Django's models cannot express. docs/adr/0005."""
+
+from django.db import migrations
+
+RUNS = """
+CREATE TABLE trace_store_run (
+    workspace_id uuid NOT NULL,
+    id uuid NOT NULL,
+    project_id uuid NOT NULL,
+    -- The time in the run's own segment of its dotted order.
+    partition_time timestamptz NOT NULL,
+    trace_id uuid NOT NULL,
+    parent_run_id uuid,
+    -- False while only updates of the run, and no create, were received.
+    is_created boolean NOT NULL,
+    reference_example_id uuid,
+    start_time timestamptz,
+    end_time timestamptz,
+    first_token_time timestamptz,
+    received_at timestamptz NOT NULL,
+    prompt_tokens bigint,
+    completion_tokens bigint,
+    total_tokens bigint,
+    prompt_cost numeric,
+    completion_cost numeric,
+    total_cost numeric,
+    dotted_order text COLLATE "C" NOT NULL,
+    name text,
+    run_type text,
+    model text,
+    thread_key text,
+    error_preview text,
+    inputs_preview text,
+    outputs_preview text,
+    tags text[],
+    metadata jsonb,
+    usage_details jsonb,
+    attachments jsonb,
+    -- Totals of the descendants, set by post-processing.
+    sum_prompt_tokens bigint,
+    sum_completion_tokens bigint,
+    sum_total_tokens bigint,
+    sum_prompt_cost numeric,
+    sum_completion_cost numeric,
+    sum_total_cost numeric,
+    -- The price map entry that the cost was computed with.
+    price_model_id uuid,
+    -- Leads with the workspace, so that the table can be distributed by it.
+    PRIMARY KEY (workspace_id, id, project_id, partition_time)
+) PARTITION BY RANGE (partition_time);
+
+CREATE INDEX trace_store_run_newest ON trace_store_run (project_id, partition_time, id);
+CREATE INDEX trace_store_run_newest_roots ON trace_store_run (project_id, partition_time, id)
+    WHERE parent_run_id IS NULL;
+CREATE INDEX trace_store_run_newest_errors ON trace_store_run (project_id, partition_time, id)
+    WHERE error_preview IS NOT NULL;
+CREATE INDEX trace_store_run_trace ON trace_store_run (workspace_id, trace_id);
+-- Few runs belong to experiments; they are queried by their example alone.
+CREATE INDEX trace_store_run_example ON trace_store_run (workspace_id, reference_example_id)
+    WHERE reference_example_id IS NOT NULL;
+
+CREATE TABLE trace_store_run_payload (
+    workspace_id uuid NOT NULL,
+    id uuid NOT NULL,
+    project_id uuid NOT NULL,
+    partition_time timestamptz NOT NULL,
+    is_created boolean NOT NULL,
+    inputs bytea,
+    outputs bytea,
+    extra bytea,
+    events bytea,
+    error bytea,
+    serialized bytea,
+    PRIMARY KEY (workspace_id, id, project_id, partition_time)
+) PARTITION BY RANGE (partition_time);
+
+-- The values are compressed before they are written.
+ALTER TABLE trace_store_run_payload
+    ALTER inputs SET STORAGE EXTERNAL,
+    ALTER outputs SET STORAGE EXTERNAL,
+    ALTER extra SET STORAGE EXTERNAL,
+    ALTER events SET STORAGE EXTERNAL,
+    ALTER error SET STORAGE EXTERNAL,
+    ALTER serialized SET STORAGE EXTERNAL;
+"""
+
+PENDING_RUNS = """
+-- One row per write, appended in its transaction; post-processing deletes the rows of the runs that
+-- it has processed.
+CREATE TABLE trace_store_pending_run (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    workspace_id uuid NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    -- The written runs, column by column.
+    run_ids uuid[] NOT NULL,
+    project_ids uuid[] NOT NULL,
+    trace_ids uuid[] NOT NULL,
+    partition_time timestamptz[] NOT NULL,
+    -- Why post-processing failed, and when it is retried.
+    failure text,
+    retry_at timestamptz
+);
+CREATE INDEX trace_store_pending_run_workspace ON trace_store_pending_run (workspace_id, id);
+-- Thousands of rows are inserted and deleted: vacuum by their number, not by a share of the table.
+ALTER TABLE trace_store_pending_run SET (
+    autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000,
+    autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 5000
+);
+"""
+
+TERMS = """
+-- The search terms of a processed run, as hashes, in the same partitions as the runs.
+CREATE TABLE trace_store_run_terms (
+    workspace_id uuid NOT NULL,
+    project_id uuid NOT NULL,
+    partition_time timestamptz NOT NULL,
+    id uuid NOT NULL,
+    terms int4[] NOT NULL,
+    -- In the order of lists: frequent terms are scanned in this order, rare ones use the index below.
+    PRIMARY KEY (workspace_id, project_id, partition_time, id)
+) PARTITION BY RANGE (partition_time);
+CREATE INDEX trace_store_run_terms_terms ON trace_store_run_terms USING gin (terms);
+-- Hashes do not compress.
+ALTER TABLE trace_store_run_terms ALTER terms SET STORAGE EXTERNAL;
+"""
+
+DROP = """
+DROP TABLE trace_store_run_terms;
+DROP TABLE trace_store_pending_run;
+DROP TABLE trace_store_run_payload;
+DROP TABLE trace_store_run;
+"""
+
+
+def create_first_partitions(apps, schema_editor):
+    from apps.trace_store.postgres import partitions
+
+    partitions.create_partitions()
+
+
+class Migration(migrations.Migration):
+    dependencies = [("trace_store", "0001_initial")]
+
+    operations = [
+        migrations.RunSQL(RUNS + PENDING_RUNS + TERMS, DROP),
+        migrations.RunPython(create_first_partitions, migrations.RunPython.noop),
+    ]
