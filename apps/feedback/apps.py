@@ -5,7 +5,14 @@ class FeedbackAppConfig(AppConfig):
     name = "apps.feedback"
 
     def ready(self) -> None:
-        from apps.feedback.services.attach_to_runs import attach_to_changed_runs  # noqa: PLC0415
-        from apps.trace_store.hooks import register_postprocess_step  # noqa: PLC0415
+        from apps.feedback.services.attach_to_runs import (  # noqa: PLC0415
+            REMOVAL_STATEMENT,
+            attach_to_changed_runs,
+        )
+        from apps.trace_store.hooks import (  # noqa: PLC0415
+            register_postprocess_step,
+            register_removal,
+        )
 
         register_postprocess_step(attach_to_changed_runs)
+        register_removal(REMOVAL_STATEMENT)

@@ -9,6 +9,6 @@ from django.db import transaction
 
 
 def compute_formulas() -> None:
-    """Compute new and changed formulas after commit; beat repeats a message that is lost."""
+    """Enqueue the task after commit. Celery beat also sends it, in case the message is lost."""
     send = partial(current_app.send_task, "feedback.compute_formulas")
     transaction.on_commit(send, robust=True)

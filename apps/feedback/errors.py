@@ -6,23 +6,19 @@ from apps.core import errors
 
 
 class InvalidFeedback(errors.Invalid):
-    """One feedback cannot be parsed; `reason` is a stable code for the ingest log."""
+    """A feedback item cannot be parsed; `reason` is a stable code for the ingest log."""
 
     def __init__(self, detail: str, reason: str = "invalid") -> None:
         super().__init__(detail)
         self.reason = reason
 
 
-class ProjectNotFound(errors.NotFound):
-    code, detail = "project_not_found", "No such project."
-
-
 class BadFeedbackConfig(errors.Invalid):
-    code, detail = "bad_feedback_config", "The feedback config is not valid."
+    code, detail = "bad_feedback_config", "The feedback config is invalid."
 
 
 class FeedbackConfigExists(errors.BadRequest):
-    """A key has one config; PATCH changes it."""
+    """The key has a config already; PATCH changes it."""
 
     code, detail = "feedback_config_exists", "Feedback config already exists for this key."
 
@@ -32,23 +28,26 @@ class FeedbackConfigEnforced(errors.Conflict):
 
 
 class FeedbackConfigContradicted(errors.BadRequest):
-    code, detail = "feedback_config_contradicted", "The key has a different config."
+    code, detail = "feedback_config_contradicted", "The key already has a different config."
 
 
 class FeedbackOutOfBounds(errors.BadRequest):
-    """The config of the key is enforced and does not allow the score or value."""
+    """The enforced config of the key does not allow the score or value."""
 
     code, detail = "feedback_out_of_bounds", "The config of the key does not allow this feedback."
 
 
 class FeedbackIdTaken(errors.Conflict):
-    code, detail = "feedback_id_taken", "This id cannot be used."
+    code, detail = "feedback_id_taken", "This feedback `id` cannot be used; choose another."
 
 
 class FeedbackComputed(errors.Conflict):
-    """The result of a formula changes only with its parts or with the formula."""
+    """Computed feedback is changed through its formula or through the feedback on its parts."""
 
-    code, detail = "feedback_computed", "This feedback is computed by a formula."
+    code, detail = (
+        "feedback_computed",
+        "This feedback is computed by a formula and cannot be changed directly.",
+    )
 
 
 class FeedbackTokenUnknown(errors.NotFound):

@@ -1,4 +1,4 @@
-"""Hooks for apps above this one; they are called in the transaction of the change."""
+"""Hooks for apps of higher layers, called in the transaction of the change."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ from uuid import UUID
 from apps.organizations.hooks import Hook
 
 retention_extended: Hook[[UUID, Collection[UUID]]] = Hook()
-"""Workspace id and the ids of the traces that feedback keeps for longer."""
+"""Called with the workspace id and the ids of traces whose retention feedback extends."""

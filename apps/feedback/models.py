@@ -1,4 +1,4 @@
-"""Feedback on runs and projects, and what its scores mean."""
+"""Feedback on runs and projects, and the configs that give its scores a meaning."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Aggregation(models.TextChoices):
 
 
 class FeedbackConfig(WorkspaceOwned):
-    """The meaning of the scores of one key."""
+    """States what the scores of one key mean."""
 
     key = models.CharField(max_length=KEY_LENGTH)
     config = models.JSONField()
@@ -71,14 +71,14 @@ class FeedbackFormula(WorkspaceOwned):
         db_index=False,
     )
     dataset_id = models.UUIDField(null=True)
-    """Applies to all experiments on this dataset."""
+    """The formula applies to all experiments on this dataset."""
     key = models.CharField(max_length=KEY_LENGTH)
     aggregation = models.CharField(max_length=10, choices=Aggregation)
     parts = models.JSONField()
-    """Objects of `part_type`, `key` and `weight`."""
+    """List of objects with `part_type`, `key` and `weight`."""
     modified_at = models.DateTimeField(auto_now=True)
     is_stale = models.BooleanField(default=True)
-    """Whether existing feedback must be computed because the formula is new or changed."""
+    """Whether the formula is new or changed and not yet applied to existing feedback."""
 
     objects = TenantManager(FeedbackFormulaQuerySet)
     unscoped = FeedbackFormulaQuerySet.as_manager()
@@ -111,7 +111,7 @@ class FeedbackFormula(WorkspaceOwned):
         return [part["key"] for part in self.parts]
 
     def score(self, scores: dict[str, float]) -> float | None:
-        """The sum or the mean of the parts by weight; None unless every part has a score."""
+        """Return the weighted sum or mean of the parts; None unless each part has a score."""
         if not all(key in scores for key in self.part_keys):
             return None
         total = sum(part["weight"] * scores[part["key"]] for part in self.parts)
@@ -122,14 +122,15 @@ class FeedbackFormula(WorkspaceOwned):
 
 
 class FeedbackToken(WorkspaceOwned):
-    """The right to give one feedback on one run without an API key, for browsers.
+    """Permits a browser to give feedback on one run without an API key.
 
-    The feedback gets the id of the token: a second use replaces the first.
+    The token and the id each permit it, until the token expires; each use is another feedback. The
+    id of the feedback differs from the token's, because readers of the feedback see it.
     """
 
     token_hash = models.BinaryField(unique=True)
     token = models.BinaryField()
-    """Encrypted, because the owner may list the URL again."""
+    """The token, encrypted rather than hashed because its URL can be listed again."""
     run_id = models.UUIDField()
     key = models.CharField(max_length=KEY_LENGTH)
     expires_at = models.DateTimeField()
@@ -157,7 +158,7 @@ class Feedback(WorkspaceOwned):
     """A keyed score, value or comment on a run or a project. It may arrive before its run."""
 
     created_at = models.DateTimeField(default=timezone.now)
-    """The time that the client states, else the server time."""
+    """The time that the client sent, or the server time if it sent none."""
     project = models.ForeignKey(
         "tracing.Project", models.CASCADE, null=True, related_name="feedback", db_index=False
     )
@@ -170,7 +171,7 @@ class Feedback(WorkspaceOwned):
     thread_key = models.TextField(null=True)  # noqa: DJ001  (null: none)
     """The thread that the feedback names, else the thread of the run."""
     is_on_thread = models.BooleanField(default=False)
-    """Whether the feedback is on the thread as a whole."""
+    """Whether the feedback is on the whole thread, not on one run."""
     is_pending = models.BooleanField(default=False)
     """Whether the run has not been looked up since the feedback was written."""
     keeps_trace = models.BooleanField(default=True)
@@ -179,7 +180,7 @@ class Feedback(WorkspaceOwned):
     score = models.FloatField(null=True)
     value = models.JSONField(null=True)
     label = models.CharField(max_length=100, null=True)  # noqa: DJ001  (null: none)
-    """The value as counted in statistics; null for an object, a list or a long text."""
+    """The value as statistics count it; null for an object, a list or a long text."""
     comment = models.TextField(null=True)  # noqa: DJ001  (null and "" differ on the wire)
     correction = models.JSONField(null=True)
     source = models.JSONField(default=dict)
@@ -193,7 +194,7 @@ class Feedback(WorkspaceOwned):
     formula = models.ForeignKey(
         FeedbackFormula, models.CASCADE, null=True, related_name="feedback", db_index=False
     )
-    """The formula that computed the score; null for given feedback."""
+    """The formula that computed the score; null if a client sent the feedback."""
     is_error = models.BooleanField(default=False)
     modified_at = models.DateTimeField(auto_now=True)
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import TYPE_CHECKING
-from uuid import UUID
 
 from django.db import models
 
@@ -18,8 +16,7 @@ if TYPE_CHECKING:
 
 
 class FeedbackQuerySet(models.QuerySet["Feedback"]):
-    def on_runs(self, run_ids: Collection[UUID]) -> FeedbackQuerySet:
-        return self.filter(run_id__in=run_ids)
+    pass
 
 
 class FeedbackConfigQuerySet(models.QuerySet["FeedbackConfig"]):

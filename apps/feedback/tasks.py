@@ -15,7 +15,7 @@ def attach_feedback_to_runs() -> None:
 
 @shared_task(name="feedback.compute_formulas", time_limit=3600)
 def compute_formulas() -> None:
-    """Compute new and changed formulas on existing feedback."""
+    """Apply new and changed formulas to existing feedback."""
     formulas.compute_stale()
 
 

@@ -1,4 +1,4 @@
-"""Decodes feedback from JSON, alone or in a multipart request of runs."""
+"""Decodes feedback from the JSON of a feedback request or of a multipart request with runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _JSON_FIELDS = ("value", "correction", "feedback_source", "extra", "feedback_con
 
 
 class WireFeedback(msgspec.Struct, kw_only=True):
-    """The fields of a feedback on the wire; null and absent mean the same."""
+    """The fields of feedback on the wire; null and absent are equivalent."""
 
     key: str
     id: UUID | None = None
@@ -45,7 +45,7 @@ class WireFeedback(msgspec.Struct, kw_only=True):
 
 
 class FeedbackChanges(msgspec.Struct, kw_only=True):
-    """Changes of a feedback; null is a value, an absent field does not change."""
+    """Changes to feedback: null clears a field, an absent field stays as it is."""
 
     score: float | bool | msgspec.UnsetType | None = msgspec.UNSET
     value: Any = msgspec.UNSET
@@ -75,21 +75,21 @@ class TokenFeedback(msgspec.Struct, kw_only=True):
 _feedback_decoder = msgspec.json.Decoder(WireFeedback)
 _changes_decoder = msgspec.json.Decoder(FeedbackChanges)
 _token_decoder = msgspec.json.Decoder(TokenFeedback)
-S = TypeVar("S", bound=msgspec.Struct)
+Struct = TypeVar("Struct", bound=msgspec.Struct)
 
 
 def decode_feedback(text: bytes, *, feedback_id: UUID | None = None) -> WireFeedback:
-    """Decode a JSON object; `InvalidFeedback` says what is wrong with it."""
+    """Decode a JSON object; raise `InvalidFeedback` with the reason if it is invalid."""
     feedback = _decode(_feedback_decoder, text)
     if feedback_id is not None:
         feedback.id = feedback_id
     if feedback.address is not None and feedback.session_id is not None:
-        raise InvalidFeedback("Give either `session_id` or `address`.")
+        raise InvalidFeedback("Set either `session_id` or `address`.")
     # Without a run id the feedback is on the root of the trace.
     if feedback.session_id is None:
         feedback.run_id = feedback.run_id or feedback.trace_id
     if feedback.run_id is None and feedback.session_id is None and feedback.address is None:
-        raise InvalidFeedback("The feedback names neither a run nor a project.")
+        raise InvalidFeedback("Set `run_id`, `trace_id`, `session_id` or `address`.")
     if not feedback.key or len(feedback.key) > KEY_LENGTH:
         raise InvalidFeedback(f"`key` must have 1 to {KEY_LENGTH} characters.")
     feedback.feedback_config = feedback.feedback_config or feedback.older_feedback_config
@@ -97,7 +97,7 @@ def decode_feedback(text: bytes, *, feedback_id: UUID | None = None) -> WireFeed
 
 
 def decode_changes(text: bytes) -> dict[str, Any]:
-    """The changed fields by name."""
+    """Return the changed fields by name."""
     return _decode(_changes_decoder, text).as_dict()
 
 
@@ -105,7 +105,7 @@ def decode_token_feedback(text: bytes) -> TokenFeedback:
     return _decode(_token_decoder, text or b"{}")
 
 
-def _decode(decoder: msgspec.json.Decoder[S], text: bytes) -> S:
+def _decode(decoder: msgspec.json.Decoder[Struct], text: bytes) -> Struct:
     try:
         try:
             feedback = decoder.decode(text)
@@ -126,7 +126,10 @@ def _decode(decoder: msgspec.json.Decoder[S], text: bytes) -> S:
 
 
 def _storable_value(value: Any, name: str) -> Any:
-    """The value as jsonb takes it; `InvalidFeedback` if it is nested too deeply."""
+    """Return the value in a form that jsonb accepts.
+
+    Raises `InvalidFeedback` if it is nested too deeply or has too long a number.
+    """
     if value is None or value is msgspec.UNSET:
         return value
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.contrib import admin
 from django.http import HttpRequest
 
-from apps.tracing.models import Project, RunCount
+from apps.tracing.models import Project
 from apps.tracing.querysets import ProjectQuerySet
 
 
@@ -17,10 +17,4 @@ class ProjectAdmin(admin.ModelAdmin[Project]):
     readonly_fields = ("id", "workspace", "created_at", "updated_at")
 
     def get_queryset(self, request: HttpRequest) -> ProjectQuerySet:
-        return Project.objects.across_workspaces(reason="operators see all")
-
-
-@admin.register(RunCount)
-class IngestCountAdmin(admin.ModelAdmin[RunCount]):
-    list_display = ("hour", "project_id", "workspace", "runs", "traces", "merged")
-    list_filter = ("hour",)
+        return Project.objects.across_workspaces(reason="operators see projects of all workspaces")

@@ -10,7 +10,7 @@ from django.db import transaction
 
 
 def remove_deleted_projects() -> None:
-    """Remove deleted projects after the commit; the periodic task repeats a lost message."""
+    """Enqueue the task after commit. A periodic task also sends it, in case the message is lost."""
     send = partial(current_app.send_task, "tracing.remove_deleted_projects")
     transaction.on_commit(send, robust=True)
 

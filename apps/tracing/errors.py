@@ -6,7 +6,7 @@ from apps.core import errors
 
 
 class ProjectNameTaken(errors.Conflict):
-    code, detail = "project_name_taken", "A project of that name already exists."
+    code, detail = "project_name_taken", "A project with this name already exists."
 
 
 class RunNotFound(errors.NotFound):
@@ -14,29 +14,34 @@ class RunNotFound(errors.NotFound):
 
 
 class DownloadExpired(errors.Forbidden):
-    code, detail = "download_expired", "This link is not valid any more."
+    code, detail = "download_expired", "The download link is invalid or has expired."
 
 
-class ThreadNotFound(errors.NotFound):
+class TraceThreadNotFound(errors.NotFound):
     code, detail = "trace_thread_not_found", "No trace belongs to this thread."
 
 
 class NeedsModel(errors.AppError):
     """Raised for a plain-language search, which needs a language model that is not configured."""
 
-    status, code, detail = 501, "not_implemented", "This search needs a language model."
+    status, code, detail = (
+        501,
+        "not_implemented",
+        "This search needs a language model, which is not configured.",
+    )
 
 
-class ProjectNotFound(errors.NotFound):
-    code, detail = "project_not_found", "No such project."
+class DatasetNotFound(errors.NotFound):
+    # Clients take any other 404 of a bulk change for a route that the server lacks.
+    code, detail = "dataset_not_found", "Dataset not found."
 
 
 class ShareNotFound(errors.NotFound):
-    code, detail = "share_not_found", "Nothing is shared under this link."
+    code, detail = "share_not_found", "The link does not exist or has been revoked."
 
 
 class ShareTokenTaken(errors.Conflict):
-    code, detail = "share_token_taken", "This share token cannot be used."
+    code, detail = "share_token_taken", "This `share_token` cannot be used; choose another."
 
 
 class SharingForbidden(errors.Forbidden):

@@ -1,12 +1,13 @@
-"""Parsing of recorded chat messages into one shape.
+"""Parses recorded chat messages into one shape and finds the new messages of a turn.
 
-Supported: LangChain's constructor form, its dictionaries (`type`), the form of model providers
-(`role`), pairs of role and text, generations, choices; with text, images, thinking and tool calls.
+Supported are LangChain's constructor form and its dictionaries (`type`), the form of model
+providers (`role`), pairs of role and text, generations and choices. The content may be text,
+images, thinking and tool calls.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -27,7 +28,7 @@ MAX_MESSAGES = 400
 
 
 @dataclass(frozen=True)
-class Part:
+class MessagePart:
     """A piece of a message: `text`, `thinking`, `image`, `link` or `json`."""
 
     kind: str
@@ -41,7 +42,7 @@ class ToolCall:
     name: str
     arguments: str
     id: str = ""
-    result: tuple[Part, ...] = ()
+    result: tuple[MessagePart, ...] = ()
     failed: bool = False
 
 
@@ -50,17 +51,17 @@ class Document:
     """A document of a retriever: its text and metadata."""
 
     text: str
-    facts: tuple[tuple[str, str], ...] = ()
+    metadata: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
 class Message:
     role: str
-    parts: tuple[Part, ...]
+    parts: tuple[MessagePart, ...]
     name: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
-    answers: str = ""
-    """The id of the tool call that this message is the result of."""
+    tool_call_id: str = ""
+    """The tool call that this message is the result of."""
     failed: bool = field(default=False)
 
     @property
@@ -69,34 +70,39 @@ class Message:
 
 
 def parse_messages(payload: Any) -> list[Message]:
-    """Return the messages of a payload; empty if it holds anything else."""
-    results = [
-        message for message in map(_message, _message_candidates(payload)) if message is not None
-    ]
+    """Return the messages of a payload; empty if it is not a list of messages."""
+    _, candidates = _find_messages(payload)
+    results = [message for message in map(_parse_message, candidates) if message is not None]
     return _join_tool_results(results)
 
 
+def message_key(payload: Any) -> str | None:
+    """Return the key of a payload that holds its messages; None if the payload is the messages."""
+    key, _ = _find_messages(payload)
+    return key
+
+
 def parse_documents(payload: Any) -> list[Document]:
-    """Return the documents of a payload; empty if it holds anything else."""
+    """Return the documents of a payload; empty if it is not a list of documents."""
     items = payload
     if isinstance(payload, dict):
         items = payload.get("documents", payload.get("output"))
     if not isinstance(items, list) or not items or len(items) > MAX_MESSAGES:
         return []
-    results = [_document(item) for item in items]
+    results = [_parse_document(item) for item in items]
     return [document for document in results if document] if all(results) else []
 
 
-def _document(item: Any) -> Document | None:
+def _parse_document(item: Any) -> Document | None:
     if not isinstance(item, dict):
         return None
-    fields = _fields(item)
+    fields = _unwrap_fields(item)
     text = fields.get("page_content", fields.get("pageContent"))
     if not isinstance(text, str):
         return None
     metadata = fields.get("metadata")
-    facts = metadata.items() if isinstance(metadata, dict) else ()
-    return Document(text, tuple((str(name), _as_text(value)) for name, value in facts))
+    items = metadata.items() if isinstance(metadata, dict) else ()
+    return Document(text, tuple((str(name), _as_text(value)) for name, value in items))
 
 
 def single_text(payload: Any) -> str | None:
@@ -109,19 +115,21 @@ def single_text(payload: Any) -> str | None:
     return None
 
 
-def _message_candidates(payload: Any) -> list[Any]:
-    """Return the payload's list of messages, if all its items are messages."""
-    if isinstance(payload, dict):
-        if _is_message(payload):
-            return [payload]
-        for key in ("messages", "output", "input", "message"):
-            inner = payload.get(key)
-            if isinstance(inner, dict) and _is_message(inner):
-                return [inner]
-            if isinstance(inner, list) and (result := _message_list(inner)):
-                return result
-        return _generations(payload) or _choices(payload)
-    return _message_list(payload) if isinstance(payload, list) else []
+def _find_messages(payload: Any) -> tuple[str | None, list[Any]]:
+    """Return the payload's list of messages, if all its items are messages, and its key."""
+    if not isinstance(payload, dict):
+        return None, _message_list(payload) if isinstance(payload, list) else []
+    if _is_message(payload):
+        return None, [payload]
+    for key in ("messages", "output", "input", "message"):
+        inner = payload.get(key)
+        if isinstance(inner, dict) and _is_message(inner):
+            return key, [inner]
+        if isinstance(inner, list) and (result := _message_list(inner)):
+            return key, result
+    if result := _generation_messages(payload):
+        return "generations", result
+    return "choices", _choice_messages(payload)
 
 
 def _message_list(items: list[Any]) -> list[Any]:
@@ -132,27 +140,28 @@ def _message_list(items: list[Any]) -> list[Any]:
     return items if all(map(_is_message, items)) else []
 
 
-def _generations(payload: dict[str, Any]) -> list[Any]:
+def _generation_messages(payload: dict[str, Any]) -> list[Any]:
     generations = payload.get("generations")
     while isinstance(generations, list) and generations and isinstance(generations[0], list):
         generations = generations[0]
     if not isinstance(generations, list):
         return []
     results = [
-        g.get("message") or {"role": "ai", "content": g.get("text")} for g in _dicts(generations)
+        g.get("message") or {"role": "ai", "content": g.get("text")}
+        for g in _only_dicts(generations)
     ]
     return [message for message in results if _is_message(message)]
 
 
-def _choices(payload: dict[str, Any]) -> list[Any]:
+def _choice_messages(payload: dict[str, Any]) -> list[Any]:
     choices = payload.get("choices")
     if not isinstance(choices, list):
         return []
-    results = [choice.get("message") for choice in _dicts(choices)]
+    results = [choice.get("message") for choice in _only_dicts(choices)]
     return [message for message in results if _is_message(message)]
 
 
-def _dicts(items: Iterable[Any]) -> Iterable[dict[str, Any]]:
+def _only_dicts(items: Iterable[Any]) -> Iterable[dict[str, Any]]:
     return (item for item in items if isinstance(item, dict))
 
 
@@ -161,15 +170,15 @@ def _is_message(item: Any) -> bool:
         return len(item) == 2 and _is_text_pair(*item)
     if not isinstance(item, dict):
         return False
-    fields = _fields(item)
-    return _role(item, fields) is not None and ("content" in fields or "tool_calls" in fields)
+    fields = _unwrap_fields(item)
+    return _find_role(item, fields) is not None and ("content" in fields or "tool_calls" in fields)
 
 
 def _is_text_pair(role: Any, text: Any) -> bool:
     return isinstance(role, str) and role in _ROLES and isinstance(text, str)
 
 
-def _fields(item: dict[str, Any]) -> dict[str, Any]:
+def _unwrap_fields(item: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of a message without the wrappers of serializers."""
     if item.get("lc") and isinstance(item.get("kwargs"), dict):
         return dict(item["kwargs"])
@@ -178,7 +187,7 @@ def _fields(item: dict[str, Any]) -> dict[str, Any]:
     return item
 
 
-def _role(item: dict[str, Any], fields: dict[str, Any]) -> str | None:
+def _find_role(item: dict[str, Any], fields: dict[str, Any]) -> str | None:
     for data in (fields.get("role"), fields.get("type"), item.get("type")):
         if isinstance(data, str):
             role = _ROLES.get(data.lower().removesuffix("messagechunk").removesuffix("message"))
@@ -191,62 +200,62 @@ def _role(item: dict[str, Any], fields: dict[str, Any]) -> str | None:
     return None
 
 
-def _message(item: Any) -> Message | None:
+def _parse_message(item: Any) -> Message | None:
     if isinstance(item, list):
-        return Message(_ROLES[item[0]], (Part("text", item[1]),))
-    fields = _fields(item)
-    role = _role(item, fields)
+        return Message(_ROLES[item[0]], (MessagePart("text", item[1]),))
+    fields = _unwrap_fields(item)
+    role = _find_role(item, fields)
     if role is None:
         return None
-    parts, calls = _content(fields.get("content"))
+    parts, calls = _parse_content(fields.get("content"))
     kwargs = fields.get("additional_kwargs")
-    params = fields.get("tool_calls") or (
+    tool_calls = fields.get("tool_calls") or (
         kwargs.get("tool_calls") if isinstance(kwargs, dict) else None
     )
     return Message(
         role,
         tuple(parts),
-        name=_text(fields.get("name")),
-        tool_calls=tuple(map(_tool_call, _dicts(params)))
-        if isinstance(params, list) and params
+        name=_string_or_empty(fields.get("name")),
+        tool_calls=tuple(map(_parse_tool_call, _only_dicts(tool_calls)))
+        if isinstance(tool_calls, list) and tool_calls
         else tuple(calls),
-        answers=_text(fields.get("tool_call_id")),
+        tool_call_id=_string_or_empty(fields.get("tool_call_id")),
         failed=fields.get("status") == "error",
     )
 
 
-def _text(value: Any) -> str:
+def _string_or_empty(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _content(content: Any) -> tuple[list[Part], list[ToolCall]]:
+def _parse_content(content: Any) -> tuple[list[MessagePart], list[ToolCall]]:
     if isinstance(content, str):
-        return ([Part("text", content)] if content else []), []
+        return ([MessagePart("text", content)] if content else []), []
     if not isinstance(content, list):
-        return ([] if content is None else [Part("json", _as_text(content))]), []
-    parts: list[Part] = []
+        return ([] if content is None else [MessagePart("json", _as_text(content))]), []
+    parts: list[MessagePart] = []
     calls: list[ToolCall] = []
     for block in content:
         if isinstance(block, dict) and block.get("type") in ("tool_use", "tool_call"):
-            calls.append(_tool_call(block))
+            calls.append(_parse_tool_call(block))
         else:
-            parts.append(_part(block))
+            parts.append(_parse_part(block))
     return parts, calls
 
 
-def _part(block: Any) -> Part:
+def _parse_part(block: Any) -> MessagePart:
     if isinstance(block, str):
-        return Part("text", block)
+        return MessagePart("text", block)
     if isinstance(block, dict):
         for kind in ("text", "thinking", "reasoning"):
             if block.get("type") == kind and isinstance(block.get(kind), str):
-                return Part("text" if kind == "text" else "thinking", block[kind])
-        if address := _image(block):
-            return Part("image" if address.startswith("data:image/") else "link", address)
-    return Part("json", _as_text(block))
+                return MessagePart("text" if kind == "text" else "thinking", block[kind])
+        if url := _image_url(block):
+            return MessagePart("image" if url.startswith("data:image/") else "link", url)
+    return MessagePart("json", _as_text(block))
 
 
-def _image(block: dict[str, Any]) -> str:
+def _image_url(block: dict[str, Any]) -> str:
     value = block.get("image_url")
     if isinstance(value, dict):
         value = value.get("url")
@@ -258,14 +267,14 @@ def _image(block: dict[str, Any]) -> str:
     return ""
 
 
-def _tool_call(call: dict[str, Any]) -> ToolCall:
+def _parse_tool_call(call: dict[str, Any]) -> ToolCall:
     function = call.get("function")
     function = function if isinstance(function, dict) else {}
     arguments = function.get("arguments", call.get("args", call.get("input")))
     return ToolCall(
-        name=_text(function.get("name") or call.get("name")) or "tool",
+        name=_string_or_empty(function.get("name") or call.get("name")) or "tool",
         arguments=_as_text(_decode_arguments(arguments)),
-        id=_text(call.get("id")),
+        id=_string_or_empty(call.get("id")),
     )
 
 
@@ -286,16 +295,30 @@ def _as_text(value: Any) -> str:
 
 
 def _join_tool_results(messages: list[Message]) -> list[Message]:
-    """Attach the result of each tool to its call."""
-    answers = {message.answers: message for message in messages if message.answers}
-    taken: set[str] = set()
+    """Attach tool results to their calls, and remove the messages that contained them."""
+    results = {message.tool_call_id: message for message in messages if message.tool_call_id}
+    joined_ids: set[str] = set()
 
-    def answered(call: ToolCall) -> ToolCall:
-        answer = answers.get(call.id)
-        if answer is None:
+    def with_result(call: ToolCall) -> ToolCall:
+        result = results.get(call.id)
+        if result is None:
             return call
-        taken.add(call.id)
-        return replace(call, result=answer.parts, failed=answer.failed)
+        joined_ids.add(call.id)
+        return replace(call, result=result.parts, failed=result.failed)
 
-    joined = [replace(m, tool_calls=tuple(map(answered, m.tool_calls))) for m in messages]
-    return [message for message in joined if not (message.answers in taken and message.answers)]
+    joined = [replace(m, tool_calls=tuple(map(with_result, m.tool_calls))) for m in messages]
+    return [m for m in joined if not (m.tool_call_id and m.tool_call_id in joined_ids)]
+
+
+def new_messages(messages: Sequence[Message], earlier: Sequence[Message]) -> Sequence[Message]:
+    """Return the messages that follow the `earlier` ones, but at least the last message.
+
+    Chat clients send the whole history with each turn.
+    """
+    earlier_contents = {(m.role, m.parts) for m in earlier}
+    index = 0
+    while (
+        index < len(messages) and (messages[index].role, messages[index].parts) in earlier_contents
+    ):
+        index += 1
+    return messages[index:] if index < len(messages) else messages[-1:]

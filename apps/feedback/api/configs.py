@@ -1,4 +1,4 @@
-"""Endpoints of feedback configs: the meaning of the scores of a key."""
+"""Endpoints of feedback configs. A config states what the scores of a key mean."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from rest_framework.response import Response
 
 from apps.core import errors as core_errors
 from apps.core.api import ApiRequest, WorkspaceAPIView
-from apps.feedback.api.queries import ManyField, PageSerializer, query_params
+from apps.feedback.api.queries import FeedbackPageSerializer, ManyField, query_params
 from apps.feedback.api.rendering import config_json
 from apps.feedback.models import KEY_LENGTH, FeedbackConfig
 from apps.feedback.services import configs as services
 from apps.organizations.permissions import Permission
 
 
-class ConfigListSerializer(PageSerializer):
+class ConfigListSerializer(FeedbackPageSerializer):
     key = ManyField(serializers.CharField())
     name_contains = serializers.CharField(required=False, max_length=KEY_LENGTH)
     is_enforced = serializers.BooleanField(required=False, allow_null=True, default=None)
@@ -32,7 +32,7 @@ class CreateConfigSerializer(serializers.Serializer[Any]):
 
 
 class ChangeConfigSerializer(serializers.Serializer[Any]):
-    """Selects a config by key or id, and lists the changes."""
+    """The key or id of a config, and the changes to it."""
 
     id = serializers.UUIDField(required=False, allow_null=True)
     feedback_key = serializers.CharField(max_length=KEY_LENGTH, required=False)
@@ -49,7 +49,7 @@ class ConfigsView(WorkspaceAPIView):
 
     @extend_schema(parameters=[ConfigListSerializer], responses=dict)
     def get(self, request: ApiRequest) -> Response:
-        """A page of configs, sorted by key."""
+        """Return a page of configs, sorted by key."""
         query = ConfigListSerializer(data=query_params(request, ("key",)))
         query.is_valid(raise_exception=True)
         params: dict[str, Any] = query.validated_data
@@ -64,7 +64,7 @@ class ConfigsView(WorkspaceAPIView):
 
     @extend_schema(request=CreateConfigSerializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:
-        """Repeating the request returns the existing config; a different config is an error."""
+        """Create a config. A repeated request returns it; a different config is rejected."""
         body = CreateConfigSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         params: dict[str, Any] = body.validated_data
@@ -85,7 +85,7 @@ class ConfigsView(WorkspaceAPIView):
         body.is_valid(raise_exception=True)
         params: dict[str, Any] = body.validated_data
         config = services.change_config(
-            workspace_id=self.workspace_id, lookup=_lookup(params), changes=params
+            workspace_id=self.workspace_id, lookup=_parse_lookup(params), changes=params
         )
         return Response(config_json(config))
 
@@ -94,16 +94,16 @@ class ConfigsView(WorkspaceAPIView):
         """Delete the config; existing feedback stays."""
         query = ChangeConfigSerializer(data=query_params(request))
         query.is_valid(raise_exception=True)
-        lookup = _lookup(query.validated_data)
+        lookup = _parse_lookup(query.validated_data)
         services.delete_config(workspace_id=self.workspace_id, lookup=lookup)
         return Response(status=204)
 
 
-def _lookup(params: dict[str, Any]) -> dict[str, Any]:
-    keys = {"pk": params.get("id"), "key": params.get("feedback_key")}
-    lookup = {name: value for name, value in keys.items() if value is not None}
+def _parse_lookup(params: dict[str, Any]) -> dict[str, Any]:
+    candidates = {"pk": params.get("id"), "key": params.get("feedback_key")}
+    lookup = {name: value for name, value in candidates.items() if value is not None}
     if not lookup:
-        raise core_errors.Invalid("Give `feedback_key` or `id` of the config.")
+        raise core_errors.Invalid("Set `feedback_key` or `id` to select the config.")
     return lookup
 
 

@@ -12,7 +12,7 @@ from rest_framework.response import Response
 
 from apps.core.api import ApiRequest, WorkspaceAPIView
 from apps.core.tenancy import get_or_404
-from apps.feedback.api.queries import PageSerializer, query_params
+from apps.feedback.api.queries import FeedbackPageSerializer, query_params
 from apps.feedback.api.rendering import formula_json
 from apps.feedback.models import KEY_LENGTH, Aggregation, FeedbackFormula
 from apps.feedback.services import formulas as services
@@ -38,9 +38,13 @@ class ChangeFormulaSerializer(serializers.Serializer[Any]):
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         keys = [part["key"] for part in attrs["formula_parts"]]
         if len(set(keys)) < len(keys):
-            raise serializers.ValidationError("Two parts have the same key.")
+            raise serializers.ValidationError(
+                "`formula_parts`: each part must have a different `key`."
+            )
         if attrs["feedback_key"] in keys:
-            raise serializers.ValidationError("A formula cannot be a part of itself.")
+            raise serializers.ValidationError(
+                "`formula_parts`: `feedback_key` must not be the key of a part."
+            )
         return attrs
 
     def row_fields(self) -> dict[str, Any]:
@@ -58,7 +62,7 @@ class CreateFormulaSerializer(ChangeFormulaSerializer):
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         if (attrs["dataset_id"] is None) == (attrs["session_id"] is None):
-            raise serializers.ValidationError("Give either `session_id` or `dataset_id`.")
+            raise serializers.ValidationError("Set either `session_id` or `dataset_id`.")
         return super().validate(attrs)
 
     def row_fields(self) -> dict[str, Any]:
@@ -67,7 +71,7 @@ class CreateFormulaSerializer(ChangeFormulaSerializer):
         return super().row_fields() | scope
 
 
-class FormulaListSerializer(PageSerializer):
+class FormulaListSerializer(FeedbackPageSerializer):
     dataset_id = serializers.UUIDField(required=False)
     session_id = serializers.UUIDField(required=False)
 
@@ -77,7 +81,7 @@ class FormulasView(WorkspaceAPIView):
 
     @extend_schema(parameters=[FormulaListSerializer], responses=dict)
     def get(self, request: ApiRequest) -> Response:
-        """A page of formulas, oldest first."""
+        """Return a page of formulas, oldest first."""
         query = FormulaListSerializer(data=query_params(request))
         query.is_valid(raise_exception=True)
         params: dict[str, Any] = query.validated_data
@@ -92,7 +96,7 @@ class FormulasView(WorkspaceAPIView):
 
     @extend_schema(request=CreateFormulaSerializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:
-        """Create a formula; a task computes it on existing feedback."""
+        """Create a formula; a task applies it to existing feedback."""
         body = CreateFormulaSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         formula = services.create_formula(self.workspace_id, **body.row_fields())
@@ -102,16 +106,16 @@ class FormulasView(WorkspaceAPIView):
 class FormulaView(WorkspaceAPIView):
     required_permission = {"GET": Permission.FEEDBACK_READ, "*": Permission.FEEDBACK_WRITE}
 
-    def _formula(self, formula_id: UUID) -> FeedbackFormula:
+    def _get_formula(self, formula_id: UUID) -> FeedbackFormula:
         return get_or_404(FeedbackFormula.objects.for_workspace(self.workspace_id), pk=formula_id)
 
     @extend_schema(responses=dict)
     def get(self, request: ApiRequest, formula_id: UUID) -> Response:
-        return Response(formula_json(self._formula(formula_id)))
+        return Response(formula_json(self._get_formula(formula_id)))
 
     @extend_schema(request=ChangeFormulaSerializer, responses=dict)
     def put(self, request: ApiRequest, formula_id: UUID) -> Response:
-        formula = self._formula(formula_id)
+        formula = self._get_formula(formula_id)
         body = ChangeFormulaSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         return Response(formula_json(services.change_formula(formula, **body.row_fields())))
@@ -119,7 +123,7 @@ class FormulaView(WorkspaceAPIView):
     @extend_schema(responses={204: None})
     def delete(self, request: ApiRequest, formula_id: UUID) -> Response:
         """Delete the formula and its scores."""
-        services.delete_formula(self._formula(formula_id))
+        services.delete_formula(self._get_formula(formula_id))
         return Response(status=204)
 
 

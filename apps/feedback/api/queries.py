@@ -18,7 +18,10 @@ COMMA_SEPARATED = ("run", "session", "user")
 
 
 def query_params(request: Request, repeated: Collection[str] = ()) -> dict[str, Any]:
-    """The query parameters; `repeated` ones are lists, and lists of ids may use commas."""
+    """Return the query parameters; those in `repeated` are lists.
+
+    A list of ids may repeat the parameter or separate the ids by commas.
+    """
     params: dict[str, Any] = {}
     for name, values in request.query_params.lists():
         if name in COMMA_SEPARATED and name in repeated:
@@ -30,7 +33,7 @@ def query_params(request: Request, repeated: Collection[str] = ()) -> dict[str, 
     return params
 
 
-class PageSerializer(serializers.Serializer[Any]):
+class FeedbackPageSerializer(serializers.Serializer[Any]):
     limit = serializers.IntegerField(
         required=False, min_value=1, max_value=MAX_PAGE_SIZE, default=MAX_PAGE_SIZE
     )
@@ -56,12 +59,12 @@ class SourceField(serializers.CharField):
         return text if name == text else name.lower()
 
 
-def _flag() -> serializers.BooleanField:
+def _optional_boolean() -> serializers.BooleanField:
     return serializers.BooleanField(required=False, allow_null=True, default=None)
 
 
-class FeedbackListSerializer(PageSerializer):
-    """Filters of a feedback list; all given filters must match."""
+class FeedbackListSerializer(FeedbackPageSerializer):
+    """Filters of a feedback list, combined with AND."""
 
     run = ManyField(serializers.UUIDField())
     key = ManyField(serializers.CharField())
@@ -69,23 +72,23 @@ class FeedbackListSerializer(PageSerializer):
     source = ManyField(SourceField())  # type: ignore[assignment]
     user = ManyField(serializers.UUIDField())
     level = serializers.ChoiceField(choices=["run", "session"], required=False)
-    has_comment = _flag()
-    has_score = _flag()
+    has_comment = _optional_boolean()
+    has_score = _optional_boolean()
     feedback_thread_id = serializers.CharField(required=False)
     comparative_experiment_id = serializers.UUIDField(required=False)
     min_created_at = serializers.DateTimeField(required=False)
     max_created_at = serializers.DateTimeField(required=False)
-    include_user_names = _flag()
+    include_user_names = _optional_boolean()
 
     REPEATED = ("run", "key", "session", "source", "user")
 
     def filter(self, rows: FeedbackQuerySet) -> FeedbackQuerySet:
-        """The rows that match the filters, newest first."""
+        """Return the rows that match the filters, newest first."""
         params: dict[str, Any] = self.validated_data
-        for name, column in _IN.items():
+        for name, column in _COLUMN_BY_LIST_FILTER.items():
             if name in params:
                 rows = rows.filter(**{f"{column}__in": params[name]})
-        for name, column in _PRESENT.items():
+        for name, column in _COLUMN_BY_PRESENCE_FILTER.items():
             if params.get(name) is not None:
                 rows = rows.filter(**{f"{column}__isnull": not params[name]})
         if "level" in params:
@@ -101,26 +104,30 @@ class FeedbackListSerializer(PageSerializer):
         return rows.order_by("-created_at", "-pk")
 
 
-_IN = {
+_COLUMN_BY_LIST_FILTER = {
     "run": "run_id",
     "key": "key",
     "session": "project_id",
     "source": "source_type",
     "user": "user_id",
 }
-_PRESENT = {"has_comment": "comment", "has_score": "score"}
+_COLUMN_BY_PRESENCE_FILTER = {"has_comment": "comment", "has_score": "score"}
 
 
-def page_of_feedback(
-    request: Request, rows: FeedbackQuerySet, only: Collection[str] | None = None
+def read_feedback_page(
+    request: Request, rows: FeedbackQuerySet, allowed_filters: Collection[str] | None = None
 ) -> tuple[list[Feedback], bool]:
-    """The requested page, and whether user names are requested.
+    """Return the requested page, and whether user names are requested.
 
-    With `only`, all other parameters are ignored.
+    `allowed_filters` restricts the parameters that are read; others are ignored.
     """
     params = query_params(request, FeedbackListSerializer.REPEATED)
     query = FeedbackListSerializer(
-        data={name: value for name, value in params.items() if only is None or name in only}
+        data={
+            name: value
+            for name, value in params.items()
+            if allowed_filters is None or name in allowed_filters
+        }
     )
     query.is_valid(raise_exception=True)
     page = list(query.filter(rows)[query.page])

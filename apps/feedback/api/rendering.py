@@ -42,7 +42,7 @@ def feedback_json(feedback: Feedback, names: Mapping[UUID, str] | None = None) -
 
 
 def user_names(page: list[Feedback]) -> dict[UUID, str]:
-    """The names of the users of the feedback, in one query."""
+    """Return the display names of the users who gave the feedback, with one query."""
     ids = {item.user_id for item in page if item.user_id is not None}
     users = User.objects.filter(pk__in=ids) if ids else ()
     return {user.pk: user.display_name for user in users}

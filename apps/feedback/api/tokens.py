@@ -18,7 +18,7 @@ from apps.core import errors as core_errors
 from apps.core.api import ApiRequest, OpenAPIView, WorkspaceAPIView
 from apps.core.json import dumps
 from apps.core.timestamps import as_utc
-from apps.feedback.api.queries import PageSerializer, query_params
+from apps.feedback.api.queries import FeedbackPageSerializer, query_params
 from apps.feedback.api.views import request_schema
 from apps.feedback.models import KEY_LENGTH, FeedbackToken
 from apps.feedback.services import tokens as services
@@ -64,7 +64,7 @@ class TokenSerializer(serializers.Serializer[Any]):
         )
 
 
-class TokenListSerializer(PageSerializer):
+class TokenListSerializer(FeedbackPageSerializer):
     run_id = serializers.UUIDField()
 
 
@@ -73,7 +73,7 @@ class TokensView(WorkspaceAPIView):
 
     @extend_schema(parameters=[TokenListSerializer], responses=dict)
     def get(self, request: ApiRequest) -> Response:
-        """The tokens of a run, oldest first."""
+        """Return the tokens of a run, oldest first."""
         query = TokenListSerializer(data=query_params(request))
         query.is_valid(raise_exception=True)
         rows = FeedbackToken.objects.for_workspace(self.workspace_id)
@@ -82,18 +82,18 @@ class TokensView(WorkspaceAPIView):
 
     @extend_schema(request=TokenSerializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:
-        """Issue one token, or a list of tokens for a list."""
-        many = isinstance(request.data, list)
-        items: Any = request.data if many else [request.data]
+        """Issue one token, or a list of tokens if the body is a list."""
+        is_list = isinstance(request.data, list)
+        items: Any = request.data if is_list else [request.data]
         if len(items) > MAX_TOKENS:
-            raise core_errors.Invalid(f"At most {MAX_TOKENS} tokens at once.")
+            raise core_errors.Invalid(f"A request can issue at most {MAX_TOKENS} tokens.")
         body = TokenSerializer(data=items, many=True)
         body.is_valid(raise_exception=True)
         serializer, now = TokenSerializer(), timezone.now()
         requests = [serializer.token_request(fields, now) for fields in body.validated_data]
         issued = services.issue_tokens(self.workspace_id, requests)
         tokens = [_token_json(row) for row in issued]
-        return Response(tokens if many else tokens[0])
+        return Response(tokens if is_list else tokens[0])
 
 
 def _token_json(row: FeedbackToken) -> dict[str, Any]:
@@ -106,11 +106,11 @@ def _token_json(row: FeedbackToken) -> dict[str, Any]:
 
 
 class TokenView(OpenAPIView):
-    """Accepts the feedback of a token from a browser on any page."""
+    """Accepts feedback from a browser that holds a token; the page may be of any origin."""
 
     @extend_schema(responses=dict)
     def get(self, request: Request, token: UUID) -> Response:
-        """Accept feedback in the query string, for links and images."""
+        """Accept feedback in the query string, so that a link or an image can send it."""
         return self._redeem(token, _encode_query(request.query_params.dict()))
 
     @extend_schema(request=request_schema(TokenFeedback), responses=dict)
@@ -127,7 +127,7 @@ class TokenView(OpenAPIView):
         return Response({"message": "Feedback received."})
 
     def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
-        # Only the token authorizes the request, not a cookie or key, so any origin is allowed.
+        # The token alone authorizes the request, without cookies, so any origin is allowed.
         response = super().finalize_response(request, response, *args, **kwargs)
         response["Access-Control-Allow-Origin"] = "*"
         response["Access-Control-Allow-Methods"] = "GET, POST, OPTIONS"
@@ -140,7 +140,7 @@ class TokenView(OpenAPIView):
 
 
 def _encode_query(parameters: dict[str, Any]) -> bytes:
-    """The body equivalent to a query string; values that are not JSON are strings."""
+    """Encode query parameters as a JSON body; a value that is not JSON becomes a string."""
     fields: dict[str, Any] = {name: text for name, text in parameters.items() if text != ""}
     for name in ("score", "extend_trace_retention", *_JSON_PARAMETERS):
         if name in fields:

@@ -12,7 +12,7 @@ from rest_framework.response import Response
 
 from apps.core.api import ApiRequest, WorkspaceAPIView
 from apps.core.tenancy import get_or_404
-from apps.feedback.api.queries import FeedbackListSerializer, page_of_feedback
+from apps.feedback.api.queries import FeedbackListSerializer, read_feedback_page
 from apps.feedback.api.rendering import feedback_json, user_names
 from apps.feedback.models import Feedback
 from apps.feedback.services import feedback as services
@@ -21,7 +21,7 @@ from apps.organizations.permissions import Permission
 
 
 def request_schema(struct: type[msgspec.Struct]) -> dict[str, Any]:
-    """The OpenAPI request body of a struct."""
+    """Return the OpenAPI schema of a request body that is decoded into the struct."""
     (_,), schemas = msgspec.json.schema_components([struct])
     return {"application/json": schemas[struct.__name__]}
 
@@ -31,15 +31,15 @@ class FeedbackListView(WorkspaceAPIView):
 
     @extend_schema(parameters=[FeedbackListSerializer], responses=dict)
     def get(self, request: ApiRequest) -> Response:
-        """A page of feedback, newest first."""
+        """Return a page of feedback, newest first."""
         rows = Feedback.objects.for_workspace(self.workspace_id)
-        page, with_names = page_of_feedback(request, rows)
+        page, with_names = read_feedback_page(request, rows)
         names = user_names(page) if with_names else {}
         return Response([feedback_json(item, names) for item in page])
 
     @extend_schema(request=request_schema(WireFeedback), responses=dict)
     def post(self, request: ApiRequest) -> Response:
-        """Create feedback; an existing id is replaced. The run may arrive later."""
+        """Create feedback, or replace the feedback with the same id. The run may arrive later."""
         decoded = decode_feedback(request.body)
         feedback = services.create_feedback(
             self.workspace_id, decoded, user_id=request.auth.user_id
@@ -50,24 +50,24 @@ class FeedbackListView(WorkspaceAPIView):
 class FeedbackView(WorkspaceAPIView):
     required_permission = {"GET": Permission.FEEDBACK_READ, "*": Permission.FEEDBACK_WRITE}
 
-    def _feedback(self, feedback_id: UUID) -> Feedback:
+    def _get_feedback(self, feedback_id: UUID) -> Feedback:
         return get_or_404(Feedback.objects.for_workspace(self.workspace_id), pk=feedback_id)
 
     @extend_schema(responses=dict)
     def get(self, request: ApiRequest, feedback_id: UUID) -> Response:
-        result = self._feedback(feedback_id)
-        return Response(feedback_json(result, user_names([result])))
+        feedback = self._get_feedback(feedback_id)
+        return Response(feedback_json(feedback, user_names([feedback])))
 
     @extend_schema(request=request_schema(FeedbackChanges), responses=dict)
     def patch(self, request: ApiRequest, feedback_id: UUID) -> Response:
-        """Change the given fields; null is a value."""
-        result = self._feedback(feedback_id)
+        """Change the fields in the body; null clears a field."""
+        feedback = self._get_feedback(feedback_id)
         changes = decode_changes(request.body or b"{}")
-        return Response(feedback_json(services.change_feedback(result, changes)))
+        return Response(feedback_json(services.change_feedback(feedback, changes)))
 
     @extend_schema(responses={204: None})
     def delete(self, request: ApiRequest, feedback_id: UUID) -> Response:
-        services.delete_feedback(self._feedback(feedback_id))
+        services.delete_feedback(self._get_feedback(feedback_id))
         return Response(status=204)
 
 

@@ -1,4 +1,4 @@
-"""Feedback configs: the meaning of the scores of a key, stated or inferred from its first use."""
+"""Feedback configs, sent by a client or inferred from the first feedback of a key."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_CATEGORIES = 500
 
 
 def parse_config(value: Any) -> dict[str, Any]:
-    """The normalized config; `BadFeedbackConfig` says what is wrong with it."""
+    """Return the normalized config; raise `BadFeedbackConfig` with the reason if it is invalid."""
     if not isinstance(value, dict) or value.get("type") not in FeedbackType.values:
         raise errors.BadFeedbackConfig(f"`type` must be one of {', '.join(FeedbackType.values)}.")
     config_type = value["type"]
@@ -33,7 +33,9 @@ def parse_config(value: Any) -> dict[str, Any]:
         config["categories"] = _parse_categories(value["categories"])
     if value.get("allows_multiple_categories") is not None:
         if config_type != FeedbackType.CATEGORICAL:
-            raise errors.BadFeedbackConfig("Only a categorical key may have several categories.")
+            raise errors.BadFeedbackConfig(
+                "`allows_multiple_categories` requires the type `categorical`."
+            )
         config["allows_multiple_categories"] = bool(value["allows_multiple_categories"])
     return config
 
@@ -54,18 +56,20 @@ def _parse_categories(values: Any) -> list[dict[str, Any]]:
         label = item.get("label") if isinstance(item, dict) else item
         value = _parse_number(item.get("value"), "value") if isinstance(item, dict) else None
         if value is None or not isinstance(label, str | None):
-            raise errors.BadFeedbackConfig("A category needs a numeric `value` and a `label`.")
+            raise errors.BadFeedbackConfig(
+                "Each category needs a numeric `value`; its `label` must be a string or null."
+            )
         categories.append({"value": value, "label": label and label.replace("\x00", "\ufffd")})
     labels = [item["label"] for item in categories if item["label"] is not None]
     if len({item["value"] for item in categories}) < len(categories) or len(set(labels)) < len(
         labels
     ):
-        raise errors.BadFeedbackConfig("Two categories have the same value or label.")
+        raise errors.BadFeedbackConfig("`categories` must have different values and labels.")
     return categories
 
 
 def infer_config(score: float | None, value: Any) -> dict[str, Any]:
-    """The config that follows from the first feedback of a key."""
+    """Infer the config of a key from its first feedback."""
     config_type = FeedbackType.FREEFORM
     if score is not None:
         config_type = FeedbackType.CONTINUOUS
@@ -74,13 +78,20 @@ def infer_config(score: float | None, value: Any) -> dict[str, Any]:
     return {"type": str(config_type), "min": None, "max": None, "categories": None}
 
 
-def known_configs(workspace_id: UUID, keys: Collection[str]) -> dict[str, FeedbackConfig]:
+def configs_by_key(workspace_id: UUID, keys: Collection[str]) -> dict[str, FeedbackConfig]:
     rows = FeedbackConfig.objects.for_workspace(workspace_id).filter(key__in=keys)
     return {row.key: row for row in rows}
 
 
+def keys_with_lower_better(workspace_id: UUID, keys: Collection[str]) -> set[str]:
+    """Return the keys whose config says that a lower score is better."""
+    configs = FeedbackConfig.objects.for_workspace(workspace_id)
+    rows = configs.filter(key__in=keys, is_lower_score_better=True)
+    return set(rows.values_list("key", flat=True))
+
+
 def save_from_feedback(workspace_id: UUID, new_configs: Sequence[FeedbackConfig]) -> None:
-    """Save configs that feedback states or implies; of two concurrent ones the first is kept."""
+    """Save configs that feedback contains or implies; the first of two concurrent configs wins."""
     configs = FeedbackConfig.objects.for_workspace(workspace_id)
     configs.bulk_create(sorted(new_configs, key=lambda config: config.key), ignore_conflicts=True)
     for config in new_configs:
@@ -90,8 +101,8 @@ def save_from_feedback(workspace_id: UUID, new_configs: Sequence[FeedbackConfig]
             )
 
 
-def allows(config: FeedbackConfig, score: float | None, value: Any) -> bool:
-    """Whether the config allows the feedback; only an enforced config rejects any."""
+def is_allowed(config: FeedbackConfig, score: float | None, value: Any) -> bool:
+    """Whether the config is_allowed the feedback; a config that is not enforced is_allowed all."""
     if not config.is_enforced:
         return True
     rules = config.config
@@ -111,7 +122,7 @@ def allows(config: FeedbackConfig, score: float | None, value: Any) -> bool:
 def complete_category(
     config: dict[str, Any], score: float | None, value: Any
 ) -> tuple[float | None, Any]:
-    """Score and value of a category, if the feedback states only one of them."""
+    """Complete the score or the value from its category if the feedback has only one of them."""
     for item in config.get("categories") or ():
         if score is None and value is not None and value == item["label"]:
             return item["value"], value
@@ -130,7 +141,7 @@ def create_config(
 ) -> FeedbackConfig:
     """Create the config of a key. Repeating the call returns the existing config.
 
-    Raises `FeedbackConfigExists` for a different config; an inferred one is replaced.
+    Replaces an inferred config; raises `FeedbackConfigExists` for any other different config.
     """
     configs = FeedbackConfig.objects.for_workspace(workspace_id)
     new_config = FeedbackConfig(
@@ -166,13 +177,13 @@ def create_config(
 def change_config(
     *, workspace_id: UUID, lookup: dict[str, Any], changes: dict[str, Any]
 ) -> FeedbackConfig:
-    """Change the whole config, add or remove categories, or set the direction."""
+    """Replace the config, add or remove categories, or set `is_lower_score_better`."""
     configs = FeedbackConfig.objects.for_workspace(workspace_id)
     existing = get_or_404(configs.select_for_update(no_key=True), **lookup)
     if changes.get("feedback_config") is not None:
         existing.config = parse_config(changes["feedback_config"])
     if changes.get("add_categories") or changes.get("remove_categories"):
-        existing.config = _change_categories(existing.config, changes)
+        existing.config = _updated_categories(existing.config, changes)
     if changes.get("is_lower_score_better") is not None:
         existing.is_lower_score_better = changes["is_lower_score_better"]
     existing.is_inferred = False
@@ -180,17 +191,17 @@ def change_config(
     return existing
 
 
-def _change_categories(config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+def _updated_categories(config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     if config["type"] != FeedbackType.CATEGORICAL:
-        raise errors.BadFeedbackConfig("Only a categorical key has categories.")
+        raise errors.BadFeedbackConfig("Categories require a config of the type `categorical`.")
     removed = set(changes.get("remove_categories") or ())
-    kept = [item for item in config["categories"] or () if item["value"] not in removed]
-    if len(kept) + len(removed) > len(config["categories"] or ()):
-        raise errors.BadFeedbackConfig("A removed category does not exist.")
-    if removed and len(kept) < 2:
-        raise errors.BadFeedbackConfig("At least two categories must remain.")
+    categories = [item for item in config["categories"] or () if item["value"] not in removed]
+    if len(categories) + len(removed) > len(config["categories"] or ()):
+        raise errors.BadFeedbackConfig("`remove_categories` names a category that does not exist.")
+    if removed and len(categories) < 2:
+        raise errors.BadFeedbackConfig("`remove_categories` must leave at least two categories.")
     return config | {
-        "categories": _parse_categories([*kept, *(changes.get("add_categories") or ())])
+        "categories": _parse_categories([*categories, *(changes.get("add_categories") or ())])
     }
 
 

@@ -20,6 +20,7 @@ from apps.feedback.projects import existing_projects, project_at_address
 from apps.feedback.services import attach_to_runs, configs, formulas
 from apps.feedback.services.upsert import upsert_feedback
 from apps.feedback.wire import WireFeedback
+from apps.trace_store.errors import ProjectNotFound
 
 MAX_LABEL_LENGTH = 100
 MAX_SOURCE_LENGTH = 100
@@ -27,7 +28,7 @@ MAX_SOURCE_LENGTH = 100
 
 @dataclass(frozen=True, slots=True)
 class RejectedFeedback:
-    """A feedback that is not stored, and the error that it would raise alone."""
+    """A feedback item that was not stored, with the error that rejected it."""
 
     feedback_id: UUID | None
     error: AppError
@@ -45,9 +46,10 @@ class RejectedFeedback:
 def store_feedback(
     workspace_id: UUID, items: Sequence[WireFeedback], *, user_id: UUID | None = None
 ) -> list[RejectedFeedback]:
-    """Store feedback of a request with runs; return the rejected items.
+    """Store the feedback of one request; return the rejected items.
 
-    An existing id is replaced. The runs may not exist yet: `attach_to_runs` looks them up later.
+    Feedback with an existing id is replaced. The runs need not exist yet: `attach_to_runs` looks
+    them up later.
     """
     if not items:
         return []
@@ -56,7 +58,7 @@ def store_feedback(
     projects = existing_projects(
         workspace_id, {item.session_id for item in items if item.session_id is not None}
     )
-    by_address = {
+    project_by_address = {
         address: project_at_address(workspace_id, address)
         for address in {item.address for item in items if item.address is not None}
     }
@@ -66,26 +68,28 @@ def store_feedback(
         item.id = item.id or uuid7()
         try:
             if item.address is not None:
-                item.session_id = by_address[item.address]
+                item.session_id = project_by_address[item.address]
                 if item.session_id is None:
-                    raise errors.ProjectNotFound("No project has this address.")
+                    raise ProjectNotFound("No project has this `address`.")
             elif item.session_id is not None and item.session_id not in projects:
-                raise errors.ProjectNotFound
+                raise ProjectNotFound
             rules.apply(item)
-            rows.append(_row(workspace_id, item, user_id, now))
+            rows.append(_build_row(workspace_id, item, user_id, now))
         except AppError as error:
             rejected.append(RejectedFeedback(item.id, error))
     rules.save()
     written = upsert_feedback(workspace_id, rows)
-    taken = {row.pk for row in rows} - written
+    taken_ids = {row.pk for row in rows} - written
     rejected += [
-        RejectedFeedback(item.id, errors.FeedbackIdTaken()) for item in items if item.id in taken
+        RejectedFeedback(item.id, errors.FeedbackIdTaken())
+        for item in items
+        if item.id in taken_ids
     ]
-    on_projects: set[formulas.Target] = {
+    project_targets: set[formulas.Target] = {
         (row.project_id, None) for row in rows if row.run_id is None and row.project_id is not None
     }
-    if on_projects:
-        formulas.recompute(workspace_id, on_projects, {row.key for row in rows})
+    if project_targets:
+        formulas.recompute(workspace_id, project_targets, {row.key for row in rows})
     return rejected
 
 
@@ -93,7 +97,7 @@ def store_feedback(
 def create_feedback(
     workspace_id: UUID, feedback: WireFeedback, *, user_id: UUID | None
 ) -> Feedback:
-    """Store one feedback and return it, attached to its run if that exists."""
+    """Store one feedback item and return it, attached to its run if the run exists."""
     rejected = store_feedback(workspace_id, [feedback], user_id=user_id)
     if rejected:
         raise rejected[0].error
@@ -104,7 +108,7 @@ def create_feedback(
 
 @transaction.atomic
 def change_feedback(feedback: Feedback, changes: Mapping[str, Any]) -> Feedback:
-    """Set the given fields and recompute formulas that depend on the feedback."""
+    """Set the changed fields and recompute the formulas that depend on the feedback."""
     if feedback.formula_id is not None:
         raise errors.FeedbackComputed
     rows = Feedback.objects.for_workspace(feedback.workspace_id).select_for_update(no_key=True)
@@ -120,7 +124,7 @@ def change_feedback(feedback: Feedback, changes: Mapping[str, Any]) -> Feedback:
 
 
 def _rescore(feedback: Feedback, changes: Mapping[str, Any]) -> None:
-    """Set score and value; for a category, one of them implies the other."""
+    """Set score and value; the category of one completes the other."""
     result = WireFeedback(
         key=feedback.key,
         score=changes.get("score"),
@@ -131,9 +135,9 @@ def _rescore(feedback: Feedback, changes: Mapping[str, Any]) -> None:
     rules.apply(result)
     rules.save()
     if "score" in changes or result.score is not None:
-        feedback.score = _score(result.score)
+        feedback.score = _to_float(result.score)
     if "value" in changes or result.value is not None:
-        feedback.value, feedback.label = result.value, _label(result.value)
+        feedback.value, feedback.label = result.value, _to_label(result.value)
 
 
 @transaction.atomic
@@ -152,42 +156,42 @@ def _recompute_after(feedback: Feedback) -> None:
 
 
 class _ConfigRules:
-    """The configs of the keys of a request, and the configs that the request adds."""
+    """The configs of the keys in a request, and the configs that the request adds."""
 
     def __init__(self, workspace_id: UUID, items: Sequence[WireFeedback]) -> None:
         self.workspace_id = workspace_id
         keys = {item.key for item in items}
-        self.known = configs.known_configs(workspace_id, keys)
+        self.configs_by_key = configs.configs_by_key(workspace_id, keys)
         self.added: dict[str, FeedbackConfig] = {}
 
     def apply(self, feedback: WireFeedback) -> None:
-        """Check the feedback against the config of its key, and complete score and value."""
-        stated = None
+        """Check the feedback against the config of its key; complete its score or value."""
+        config = None
         if feedback.feedback_config is not None:
-            stated = configs.parse_config(feedback.feedback_config)
-        score = _score(feedback.score)
-        known = self.known.get(feedback.key)
-        if known is None:
-            known = FeedbackConfig(
+            config = configs.parse_config(feedback.feedback_config)
+        score = _to_float(feedback.score)
+        current = self.configs_by_key.get(feedback.key)
+        if current is None:
+            current = FeedbackConfig(
                 workspace_id=self.workspace_id,
                 key=feedback.key,
-                config=stated or configs.infer_config(score, feedback.value),
-                is_inferred=stated is None,
+                config=config or configs.infer_config(score, feedback.value),
+                is_inferred=config is None,
             )
-            self.known[feedback.key] = self.added[feedback.key] = known
-        elif stated is not None and known.is_inferred:
-            known.config, known.is_inferred = stated, False
-            self.added[feedback.key] = known
-        elif stated is not None and stated != known.config:
+            self.configs_by_key[feedback.key] = self.added[feedback.key] = current
+        elif config is not None and current.is_inferred:
+            current.config, current.is_inferred = config, False
+            self.added[feedback.key] = current
+        elif config is not None and config != current.config:
             raise errors.FeedbackConfigContradicted(
-                f"The stated config contradicts the config of {feedback.key!r:.100}."
+                f"`feedback_config` differs from the existing config of {feedback.key!r:.100}."
             )
-        if not configs.allows(known, score, feedback.value):
+        if not configs.is_allowed(current, score, feedback.value):
             raise errors.FeedbackOutOfBounds(
                 f"The config of {feedback.key!r:.100} does not allow this score or value."
             )
         feedback.score, feedback.value = configs.complete_category(
-            known.config, score, feedback.value
+            current.config, score, feedback.value
         )
 
     def save(self) -> None:
@@ -195,7 +199,7 @@ class _ConfigRules:
             configs.save_from_feedback(self.workspace_id, list(self.added.values()))
 
 
-def _row(
+def _build_row(
     workspace_id: UUID, feedback: WireFeedback, user_id: UUID | None, now: datetime
 ) -> Feedback:
     source = feedback.feedback_source or {"type": "api"}
@@ -216,9 +220,9 @@ def _row(
         is_pending=feedback.run_id is not None,
         keeps_trace=feedback.extend_trace_retention is not False,
         key=feedback.key,
-        score=_score(feedback.score),
+        score=_to_float(feedback.score),
         value=feedback.value,
-        label=_label(feedback.value),
+        label=_to_label(feedback.value),
         comment=feedback.comment,
         correction=feedback.correction,
         source=source,
@@ -240,12 +244,12 @@ def _parse_timestamp(value: str | float | None, field: str) -> datetime | None:
         raise errors.InvalidFeedback(str(error), "bad_time") from None
 
 
-def _score(score: float | bool | None) -> float | None:  # noqa: FBT001  (the wire's own type)
+def _to_float(score: float | bool | None) -> float | None:  # noqa: FBT001  (the wire's own type)
     return None if score is None else float(score)
 
 
-def _label(value: Any) -> str | None:
-    """The value as counted in statistics."""
+def _to_label(value: Any) -> str | None:
+    """Return the value as statistics count it, or None if they do not."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str | int | float):

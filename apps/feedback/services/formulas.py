@@ -10,25 +10,25 @@ from uuid import UUID, uuid5
 from django.db import IntegrityError, transaction
 from django.db.models import Q
 
+from apps.core.connections import raw_cursor
 from apps.core.errors import NotFound
-from apps.core.raw_sql import raw_cursor
 from apps.feedback import dispatch, errors
 from apps.feedback.models import Feedback, FeedbackFormula
 from apps.feedback.projects import datasets_of_projects, experiments_on_dataset, project_exists
 from apps.feedback.services.upsert import upsert_feedback
 
 Target = tuple[UUID, UUID | None]
-"""A project, and one of its runs or the project itself."""
+"""Ids of a project and of one of its runs; without a run id, the project itself."""
 
 SOURCE = {"type": "__ls_composite_feedback"}
 _BATCH_SIZE = 1000
 
 
 def recompute(workspace_id: UUID, targets: Collection[Target], keys: Collection[str]) -> None:
-    """Recompute, on these targets, the formulas that depend on one of these keys.
+    """Recompute the formulas that depend on one of the keys, for the targets.
 
-    Call it in the transaction that changed the parts, after the change: the lock on the formula
-    makes the later of two transactions that change parts of one run see both changes.
+    The caller changes the parts first, in the same transaction. The lock on the formula serializes
+    transactions that change parts of one run, so that the last one sees all changes.
     """
     projects = {project_id for project_id, _ in targets}
     datasets = datasets_of_projects(workspace_id, projects)
@@ -60,7 +60,7 @@ _SCORES = """
 
 
 def _compute(formula: FeedbackFormula, targets: Sequence[Target]) -> None:
-    """Write the score of each target and delete scores that no longer result."""
+    """Write the score of each target; delete the scores of targets that lack a part."""
     workspace_id = formula.workspace_id
     projects = _projects_in_scope(formula, {project_id for project_id, _ in targets})
     run_ids = [run_id for _, run_id in targets if run_id is not None]
@@ -71,15 +71,15 @@ def _compute(formula: FeedbackFormula, targets: Sequence[Target]) -> None:
             _SCORES,
             [workspace_id, projects, formula.part_keys, run_ids, len(run_ids) < len(targets)],
         )
-        for project_id, run_id, key, score, *rest in cursor:
+        for project_id, run_id, key, score, *shared_fields in cursor:
             scores.setdefault((project_id, run_id), {})[key] = score
-            shared[project_id, run_id] = _SharedFields(*rest)
+            shared[project_id, run_id] = _SharedFields(*shared_fields)
     rows = []
     for target, by_key in scores.items():
         if (score := formula.score(by_key)) is not None:
-            rows.append(_row(formula, target, score, shared[target]))
+            rows.append(_build_row(formula, target, score, shared[target]))
     written = upsert_feedback(workspace_id, rows)
-    computed = {_id_of(formula, target) for target in targets}
+    computed = {_computed_id(formula, target) for target in targets}
     Feedback.objects.for_workspace(workspace_id).filter(pk__in=computed - written).delete()
 
 
@@ -91,7 +91,7 @@ def _projects_in_scope(formula: FeedbackFormula, projects: Collection[UUID]) -> 
     return experiments_on_dataset(formula.workspace_id, formula.dataset_id, projects)
 
 
-def _id_of(formula: FeedbackFormula, target: Target) -> UUID:
+def _computed_id(formula: FeedbackFormula, target: Target) -> UUID:
     return uuid5(formula.pk, f"{target[0]}/{target[1]}")
 
 
@@ -105,9 +105,11 @@ class _SharedFields(NamedTuple):
     created_at: datetime
 
 
-def _row(formula: FeedbackFormula, target: Target, score: float, shared: _SharedFields) -> Feedback:
+def _build_row(
+    formula: FeedbackFormula, target: Target, score: float, shared: _SharedFields
+) -> Feedback:
     return Feedback(
-        id=_id_of(formula, target),
+        id=_computed_id(formula, target),
         workspace_id=formula.workspace_id,
         project_id=target[0],
         run_id=target[1],
@@ -121,7 +123,7 @@ def _row(formula: FeedbackFormula, target: Target, score: float, shared: _Shared
 
 
 def create_formula(workspace_id: UUID, **fields: Any) -> FeedbackFormula:
-    """Create a formula; a task computes it on existing feedback."""
+    """Create a formula; a task applies it to existing feedback."""
     project_id = fields.get("project_id")
     if project_id is not None and not project_exists(workspace_id, project_id):
         raise NotFound
@@ -154,7 +156,7 @@ def delete_formula(formula: FeedbackFormula) -> None:
 
 
 def compute_stale() -> None:
-    """Compute new and changed formulas. Safe to repeat and to interrupt."""
+    """Apply new and changed formulas to existing feedback. Safe to repeat and to interrupt."""
     stale = FeedbackFormula.objects.across_workspaces(reason="computes stale formulas")
     for formula in stale.filter(is_stale=True).order_by("modified_at"):
         _compute_everywhere(formula)
@@ -163,13 +165,13 @@ def compute_stale() -> None:
 def _compute_everywhere(formula: FeedbackFormula) -> None:
     started_at = _database_time()
     formulas = FeedbackFormula.objects.for_workspace(formula.workspace_id)
-    for targets in _targets(formula):
+    for targets in _target_batches(formula):
         with transaction.atomic():
             _lock(formula.workspace_id, [formula.pk])
             _compute(formula, targets)
     with transaction.atomic():
         _lock(formula.workspace_id, [formula.pk])
-        # Scores that were not written again depend on keys that are no longer parts.
+        # Delete scores that the batches did not rewrite: their keys are no longer parts.
         Feedback.objects.for_workspace(formula.workspace_id).filter(
             formula=formula, modified_at__lt=started_at
         ).delete()
@@ -177,14 +179,14 @@ def _compute_everywhere(formula: FeedbackFormula) -> None:
 
 
 def _database_time() -> datetime:
-    """The time of the clock that also sets `modified_at`."""
+    """Return the database time, because the database also sets `modified_at`."""
     with raw_cursor() as cursor:
         rows: list[tuple[datetime]] = cursor.execute("SELECT clock_timestamp()").fetchall()
         return rows[0][0]
 
 
-def _targets(formula: FeedbackFormula) -> Iterator[list[Target]]:
-    """All targets with a score for a part of the formula, in batches."""
+def _target_batches(formula: FeedbackFormula) -> Iterator[list[Target]]:
+    """Yield batches of the targets that have a score for a part of the formula."""
     projects: list[UUID] = [formula.project_id] if formula.project_id is not None else []
     if formula.dataset_id is not None:
         projects = experiments_on_dataset(formula.workspace_id, formula.dataset_id)
@@ -193,14 +195,18 @@ def _targets(formula: FeedbackFormula) -> Iterator[list[Target]]:
         .filter(project_id__in=projects, key__in=formula.part_keys, formula=None)
         .order_by("run_id")
     )
-    last = UUID(int=0)
+    last_run_id = UUID(int=0)
     on_project = rows.filter(run_id=None).values_list("project_id", flat=True).distinct()
     if targets := [(project_id, None) for project_id in on_project.order_by("project_id")]:
         yield list(targets)
     while True:
-        after = rows.filter(run_id__gt=last).values_list("project_id", "run_id")[:_BATCH_SIZE]
-        batch = {(project_id, run_id) for project_id, run_id in after if project_id is not None}
+        page = rows.filter(run_id__gt=last_run_id).values_list("project_id", "run_id")
+        batch = {
+            (project_id, run_id)
+            for project_id, run_id in page[:_BATCH_SIZE]
+            if project_id is not None
+        }
         if not batch:
             return
         yield sorted(batch, key=str)
-        last = max(run_id for _, run_id in batch if run_id is not None)
+        last_run_id = max(run_id for _, run_id in batch if run_id is not None)

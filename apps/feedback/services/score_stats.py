@@ -1,6 +1,7 @@
 """Feedback statistics by key: `feedback_stats` on the wire.
 
-Each function runs one SQL query, whatever the number of runs.
+Each function runs one SQL query, independent of the number of runs. Scores of a comparison of
+experiments rank runs against each other, so only functions that name the comparison count them.
 """
 
 from __future__ import annotations
@@ -12,47 +13,79 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from apps.core.connections import raw_cursor, sql
 from apps.core.json import loads
-from apps.core.raw_sql import raw_cursor, sql
 from apps.trace_store import RunQuery, run_store
 from apps.trace_store.filters.query_analysis import extract_time_bounds
 
 FeedbackStats = dict[str, dict[str, Any]]
-"""By key: `n` (numeric scores; where there are none, values), `avg`, `stdev` (of a sample), `min`,
-`max`, `errors`, `values` (how often each label), `comments` (the newest), `sources` (the kinds),
-`contains_thread_feedback`, `show_feedback_arrow` (whether the key says which way is better)."""
+"""By key: `n` (number of scores, or of values without scores), `avg`, `stdev` (of a sample), `min`,
+`max`, `errors`, `values` (count by label), `comments` (the newest), `sources` (the types),
+`contains_thread_feedback`, `show_feedback_arrow` (whether the config says which scores are better).
+"""
 
 MAX_LABELS = 100
 MAX_COMMENTS = 10
 MAX_QUERIED_RUNS = 1000
-"""How many runs of a filtered query are considered, newest first."""
+"""The maximum number of runs of a filtered query that are evaluated, newest first."""
 
 
-def by_run(workspace_id: UUID, run_ids: Collection[UUID]) -> Mapping[UUID, FeedbackStats]:
-    """Statistics by run; runs without feedback are absent."""
-    return _stats(workspace_id, "run_id", "run_id = ANY(%s)", [list(run_ids)])
+def by_run(
+    workspace_id: UUID, run_ids: Collection[UUID], *, comparison_id: UUID | None = None
+) -> Mapping[UUID, FeedbackStats]:
+    """Statistics by run; runs without feedback are absent.
+
+    With `comparison_id`, the feedback of that comparison counts, too.
+    """
+    if not run_ids:
+        return {}
+    condition, values = "run_id = ANY(%s)", [list(run_ids)]
+    if comparison_id is None:
+        return _aggregate(workspace_id, "run_id", f"{condition} AND {_OF_NO_COMPARISON}", values)
+    condition += f" AND ({_OF_NO_COMPARISON} OR comparative_experiment_id = %s)"
+    return _aggregate(workspace_id, "run_id", condition, [*values, comparison_id])
+
+
+_OF_NO_COMPARISON = "comparative_experiment_id IS NULL"
+
+
+def by_comparison(
+    workspace_id: UUID, comparison_ids: Collection[UUID]
+) -> Mapping[UUID, Mapping[UUID, FeedbackStats]]:
+    """Statistics by comparison and experiment, of the feedback that names the comparison."""
+    stats: dict[UUID, dict[UUID, FeedbackStats]] = {}
+    by_pair = _aggregate(
+        workspace_id,
+        "ARRAY[comparative_experiment_id, project_id]",
+        "comparative_experiment_id = ANY(%s) AND project_id IS NOT NULL",
+        [list(comparison_ids)],
+    )
+    for (comparison_id, project_id), feedback in by_pair.items():
+        stats.setdefault(comparison_id, {})[project_id] = feedback
+    return stats
 
 
 def by_trace(workspace_id: UUID, trace_ids: Collection[UUID]) -> Mapping[UUID, FeedbackStats]:
     """Statistics by trace, over all of its runs."""
-    return _stats(workspace_id, "trace_id", "trace_id = ANY(%s)", [list(trace_ids)])
+    condition = f"trace_id = ANY(%s) AND {_OF_NO_COMPARISON}"
+    return _aggregate(workspace_id, "trace_id", condition, [list(trace_ids)])
 
 
 def by_thread(
     workspace_id: UUID, project_id: UUID, thread_keys: Collection[str]
 ) -> Mapping[str, FeedbackStats]:
     """Statistics by thread: feedback on the thread itself and on runs of its traces."""
-    return _stats(
+    return _aggregate(
         workspace_id,
         "thread_key",
-        "project_id = %s AND thread_key = ANY(%s)",
+        f"project_id = %s AND {_OF_NO_COMPARISON} AND thread_key = ANY(%s)",
         [project_id, list(thread_keys)],
     )
 
 
 def by_project(workspace_id: UUID, project_ids: Collection[UUID]) -> Mapping[UUID, FeedbackStats]:
     """Statistics by project of feedback on the project itself (`session_feedback_stats`)."""
-    return _stats(
+    return _aggregate(
         workspace_id,
         "project_id",
         "project_id = ANY(%s) AND run_id IS NULL",
@@ -70,11 +103,16 @@ def by_project_runs(
 ) -> Mapping[UUID, FeedbackStats]:
     """Statistics by project of feedback on runs that started in the period (`feedback_stats`).
 
-    Comments are omitted, so that an index-only scan answers it: there may be millions of rows.
+    Comments are omitted so that an index-only scan suffices: there may be millions of rows.
     """
     if not project_ids:
         return {}
-    conditions = ["workspace_id = %s", "project_id = ANY(%s)", "run_id IS NOT NULL"]
+    conditions = [
+        "workspace_id = %s",
+        "project_id = ANY(%s)",
+        "run_id IS NOT NULL",
+        _OF_NO_COMPARISON,
+    ]
     values: list[Any] = [workspace_id, list(project_ids)]
     for operator, timestamp in ((">=", started_from), ("<=", started_until)):
         if timestamp is not None:
@@ -85,36 +123,37 @@ def by_project_runs(
     statement = f"""
         WITH grouped AS MATERIALIZED (
             SELECT project_id AS subject, key, label, source_type,
-                   GROUPING(label, source_type) AS level, count(*) AS times,
+                   GROUPING(label, source_type) AS level, count(*) AS frequency,
                    {_SCORES}
             FROM feedback_feedback WHERE {" AND ".join(conditions)}
             GROUP BY GROUPING SETS ((project_id, key), (project_id, key, label),
                                     (project_id, key, source_type))
         ), labels AS (
-            SELECT subject, key, jsonb_object_agg(label, times) AS labels, sum(times) AS times
+            SELECT subject, key, jsonb_object_agg(label, frequency) AS labels,
+                   sum(frequency) AS frequency
             FROM (
-                SELECT subject, key, label, times, row_number() OVER (
-                    PARTITION BY subject, key ORDER BY times DESC, label) AS place
+                SELECT subject, key, label, frequency, row_number() OVER (
+                    PARTITION BY subject, key ORDER BY frequency DESC, label) AS rank
                 FROM grouped WHERE level = 1 AND label IS NOT NULL
-            ) counted WHERE place <= {MAX_LABELS} GROUP BY subject, key
+            ) ranked WHERE rank <= {MAX_LABELS} GROUP BY subject, key
         ), sources AS (
             SELECT subject, key, array_agg(source_type ORDER BY source_type) AS sources
             FROM grouped WHERE level = 2 GROUP BY subject, key
         ), scores AS (
             SELECT * FROM grouped JOIN sources USING (subject, key) WHERE level = 3
         )
-        SELECT subject, scores.key, n, avg, stdev, least, most, errors, sources, false,
-               labels.labels::text, labels.times, NULL, {_HAS_DIRECTION}
+        SELECT subject, scores.key, n, avg, stdev, min_score, max_score, errors, sources, false,
+               labels.labels::text, labels.frequency, NULL, {_HAS_DIRECTION}
         FROM scores
         LEFT JOIN labels USING (subject, key)
         {_CONFIG}
     """  # noqa: S608  (this module's own names)
-    return _read(statement, [*values, workspace_id])
+    return _fetch_stats(statement, [*values, workspace_id])
 
 
 _SCORES = (
-    "count(score) AS n, avg(score) AS avg, stddev_samp(score) AS stdev, min(score) AS least,"
-    " max(score) AS most, count(*) FILTER (WHERE is_error) AS errors"
+    "count(score) AS n, avg(score) AS avg, stddev_samp(score) AS stdev, min(score) AS min_score,"
+    " max(score) AS max_score, count(*) FILTER (WHERE is_error) AS errors"
 )
 _HAS_DIRECTION = "config.is_lower_score_better IS NOT NULL"
 _CONFIG = (
@@ -123,76 +162,81 @@ _CONFIG = (
 )
 
 
-def _stats(
+def _aggregate(
     workspace_id: UUID, subject: str, condition: str, values: list[Any]
 ) -> Mapping[Any, FeedbackStats]:
-    if not values[-1]:
+    if values[-1] == []:
         return {}
     statement = f"""
-        WITH picked AS MATERIALIZED (
+        WITH selected AS MATERIALIZED (
             SELECT {subject} AS subject, key, score, label, source_type, is_error, is_on_thread,
                    comment, created_at
             FROM feedback_feedback WHERE workspace_id = %s AND {condition}
         ), scores AS (
             SELECT subject, key, {_SCORES}, array_agg(DISTINCT source_type) AS sources,
                    bool_or(is_on_thread) AS is_on_thread
-            FROM picked GROUP BY subject, key
+            FROM selected GROUP BY subject, key
         ), labels AS (
-            SELECT subject, key, jsonb_object_agg(label, times) AS labels, sum(times) AS times
+            SELECT subject, key, jsonb_object_agg(label, frequency) AS labels,
+                   sum(frequency) AS frequency
             FROM (
-                SELECT subject, key, label, count(*) AS times, row_number() OVER (
-                    PARTITION BY subject, key ORDER BY count(*) DESC, label) AS place
-                FROM picked WHERE label IS NOT NULL GROUP BY subject, key, label
-            ) counted WHERE place <= {MAX_LABELS} GROUP BY subject, key
+                SELECT subject, key, label, count(*) AS frequency, row_number() OVER (
+                    PARTITION BY subject, key ORDER BY count(*) DESC, label) AS rank
+                FROM selected WHERE label IS NOT NULL GROUP BY subject, key, label
+            ) ranked WHERE rank <= {MAX_LABELS} GROUP BY subject, key
         ), comments AS (
-            SELECT subject, key, array_agg(comment ORDER BY place) AS comments
+            SELECT subject, key, array_agg(comment ORDER BY rank) AS comments
             FROM (
                 SELECT subject, key, comment, row_number() OVER (
-                    PARTITION BY subject, key ORDER BY created_at DESC) AS place
-                FROM picked WHERE comment <> ''
-            ) newest WHERE place <= {MAX_COMMENTS} GROUP BY subject, key
+                    PARTITION BY subject, key ORDER BY created_at DESC) AS rank
+                FROM selected WHERE comment <> ''
+            ) newest WHERE rank <= {MAX_COMMENTS} GROUP BY subject, key
         )
-        SELECT subject, scores.key, n, avg, stdev, least, most, errors, sources, is_on_thread,
-               labels.labels::text, labels.times, comments, {_HAS_DIRECTION}
+        SELECT subject, scores.key, n, avg, stdev, min_score, max_score, errors, sources,
+               is_on_thread, labels.labels::text, labels.frequency, comments, {_HAS_DIRECTION}
         FROM scores
         LEFT JOIN labels USING (subject, key)
         LEFT JOIN comments USING (subject, key)
         {_CONFIG}
     """  # noqa: S608  (this module's own names)
-    return _read(statement, [workspace_id, *values, workspace_id])
+    return _fetch_stats(statement, [workspace_id, *values, workspace_id])
 
 
 class _Row(NamedTuple):
     n: int
     avg: float | None
     stdev: float | None
-    least: float | None
-    most: float | None
+    min_score: float | None
+    max_score: float | None
     errors: int
     sources: list[str] | None
     is_on_thread: bool
     labels: str | None
-    times: int | None
+    frequency: int | None
     comments: list[str] | None
     has_direction: bool
 
 
-def _read(statement: str, values: list[Any]) -> Mapping[Any, FeedbackStats]:
+def _fetch_stats(statement: str, values: list[Any]) -> Mapping[Any, FeedbackStats]:
     stats: dict[Any, FeedbackStats] = {}
     with raw_cursor() as cursor:
         cursor.execute(sql(statement), values)
-        for subject, key, *rest in cursor:
-            stats.setdefault(subject, {})[key] = _render(_Row(*rest))
+        for subject, key, *columns in cursor:
+            stats.setdefault(_as_key(subject), {})[key] = _stats_json(_Row(*columns))
     return stats
 
 
-def _render(row: _Row) -> dict[str, Any]:
+def _as_key(subject: Any) -> Any:
+    return tuple(subject) if isinstance(subject, list) else subject
+
+
+def _stats_json(row: _Row) -> dict[str, Any]:
     return {
-        "n": row.n or int(row.times or 0),
+        "n": row.n or int(row.frequency or 0),
         "avg": row.avg,
         "stdev": row.stdev,
-        "min": row.least,
-        "max": row.most,
+        "min": row.min_score,
+        "max": row.max_score,
         "errors": row.errors,
         "values": loads(row.labels) if row.labels else {},
         "comments": row.comments or [],
@@ -203,7 +247,7 @@ def _render(row: _Row) -> dict[str, Any]:
 
 
 def for_query(workspace_id: UUID, query: RunQuery) -> FeedbackStats:
-    """The feedback on the runs of the query; with a filter, on its newest 1000 runs."""
+    """Return the statistics of the runs of the query; with a filter, of its newest 1000 runs."""
     query = extract_time_bounds(query)
     if _has_only_time_bounds(query) and query.project_ids is not None:
         by_project = by_project_runs(
@@ -233,40 +277,40 @@ def _has_only_time_bounds(query: RunQuery) -> bool:
     return query.is_root is not False and all(other is None for other in others)
 
 
-def merge_stats(parts: Iterable[FeedbackStats]) -> FeedbackStats:
+def merge_stats(all_stats: Iterable[FeedbackStats]) -> FeedbackStats:
     """Combine statistics key by key."""
     by_key: dict[str, list[dict[str, Any]]] = {}
-    for by_name in parts:
-        for key, result in by_name.items():
-            by_key.setdefault(key, []).append(result)
-    return {key: ones[0] if len(ones) == 1 else _combine(ones) for key, ones in by_key.items()}
+    for stats_by_key in all_stats:
+        for key, stats in stats_by_key.items():
+            by_key.setdefault(key, []).append(stats)
+    return {key: parts[0] if len(parts) == 1 else _combine(parts) for key, parts in by_key.items()}
 
 
-def _combine(ones: list[dict[str, Any]]) -> dict[str, Any]:
-    scored = [item for item in ones if item["avg"] is not None]
+def _combine(parts: list[dict[str, Any]]) -> dict[str, Any]:
+    scored = [item for item in parts if item["avg"] is not None]
     count = sum(item["n"] for item in scored)
     mean = sum(item["avg"] * item["n"] for item in scored) / count if count else None
     values: Counter[str] = Counter()
-    for item in ones:
+    for item in parts:
         values.update(item["values"])
-    comments = [text for item in ones for text in item["comments"] or ()]
+    comments = [text for item in parts for text in item["comments"] or ()]
     return {
-        "n": count or sum(item["n"] for item in ones),
+        "n": count or sum(item["n"] for item in parts),
         "avg": mean,
         "stdev": _stdev(scored, count, mean),
         "min": min((item["min"] for item in scored), default=None),
         "max": max((item["max"] for item in scored), default=None),
-        "errors": sum(item["errors"] for item in ones),
+        "errors": sum(item["errors"] for item in parts),
         "values": dict(values),
         "comments": comments[:MAX_COMMENTS],
-        "sources": sorted({source for item in ones for source in item["sources"] or ()}),
-        "contains_thread_feedback": any(item["contains_thread_feedback"] for item in ones),
-        "show_feedback_arrow": any(item["show_feedback_arrow"] for item in ones),
+        "sources": sorted({source for item in parts for source in item["sources"] or ()}),
+        "contains_thread_feedback": any(item["contains_thread_feedback"] for item in parts),
+        "show_feedback_arrow": any(item["show_feedback_arrow"] for item in parts),
     }
 
 
 def _stdev(scored: list[dict[str, Any]], count: int, mean: float | None) -> float | None:
-    """The deviation of the whole sample, from deviations and averages of its parts."""
+    """Return the deviation of the combined sample from deviations and averages of its parts."""
     if count < 2 or mean is None:
         return None
     squares = sum(

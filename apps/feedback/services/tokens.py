@@ -1,4 +1,4 @@
-"""Feedback tokens: browsers without an API key may give one feedback each."""
+"""Feedback tokens, with which a browser gives feedback without an API key."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class TokenRequest:
 
 @transaction.atomic
 def issue_tokens(workspace_id: UUID, requests: Sequence[TokenRequest]) -> list[FeedbackToken]:
-    """Issue all tokens or none. Repeating an id returns the existing token.
+    """Issue all tokens or none. A repeated id returns the existing token.
 
-    The run may not exist yet. A stated config is saved if the key has none.
+    The run need not exist yet. The config of a request is saved if its key has none.
     """
     issued = []
     for request in requests:
@@ -71,7 +71,7 @@ def _insert_or_get(row: FeedbackToken) -> FeedbackToken:
     except IntegrityError:
         tokens = FeedbackToken.objects.for_workspace(row.workspace_id)
         existing = tokens.filter(pk=row.pk, run_id=row.run_id, key=row.key).first()
-        # Do not tell whether the id belongs to another run or to another workspace.
+        # The error is the same for an id of another run and of another workspace.
         if existing is None:
             raise errors.FeedbackIdTaken from None
         return existing
@@ -79,14 +79,17 @@ def _insert_or_get(row: FeedbackToken) -> FeedbackToken:
 
 
 def token_url(row: FeedbackToken) -> str:
-    """The URL that accepts the feedback of the token."""
+    """Return the URL to which feedback for the token is sent."""
     return f"{settings.BASE_URL}/feedback/tokens/{secrets.decrypt(row.token)}"
 
 
 def find_valid_token(token: UUID) -> FeedbackToken:
-    """The row of the token; raises `FeedbackTokenUnknown` or `FeedbackTokenExpired`."""
-    tokens = FeedbackToken.objects.across_workspaces(reason="the token itself names the workspace")
-    row = tokens.filter(token_hash=_hash(token)).first()
+    """Return the row of a token or of a token's id, which `langsmith` redeems alike.
+
+    Raises `FeedbackTokenUnknown` or `FeedbackTokenExpired`.
+    """
+    tokens = FeedbackToken.objects.across_workspaces(reason="the token determines the workspace")
+    row = tokens.filter(token_hash=_hash(token)).first() or tokens.filter(pk=token).first()
     if row is None:
         raise errors.FeedbackTokenUnknown
     if row.is_expired(timezone.now()):
@@ -95,9 +98,8 @@ def find_valid_token(token: UUID) -> FeedbackToken:
 
 
 def redeem(row: FeedbackToken, body: TokenFeedback) -> Feedback:
-    """Create the feedback of the token; a second call replaces the first."""
+    """Store feedback on the token's run and key; each call stores another entry."""
     feedback = WireFeedback(
-        id=row.pk,
         key=row.key,
         run_id=row.run_id,
         score=body.score,
@@ -115,11 +117,11 @@ def _hash(token: UUID) -> bytes:
 
 
 def delete_expired() -> None:
-    """Delete tokens a month after they expire; until then they answer `410`."""
+    """Delete tokens 30 days after they expire; until then, their URLs return `410`."""
     tokens = FeedbackToken.objects.across_workspaces(reason="deletes expired tokens")
-    old = tokens.filter(expires_at__lt=timezone.now() - _DELETE_AFTER)
+    expired = tokens.filter(expires_at__lt=timezone.now() - _DELETE_AFTER)
     while True:
-        batch = list(old.values_list("pk", flat=True)[:_BATCH_SIZE])
+        batch = list(expired.values_list("pk", flat=True)[:_BATCH_SIZE])
         tokens.filter(pk__in=batch).delete()
         if len(batch) < _BATCH_SIZE:
             return

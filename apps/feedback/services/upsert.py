@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
+from apps.core.connections import raw_cursor, sql
 from apps.core.json import dumps, storable
-from apps.core.raw_sql import raw_cursor, sql
 from apps.feedback.models import Feedback
 
 _IMMUTABLE = ("id", "created_at")
-# Copied from the run when feedback is attached; a repeat without them keeps the stored values.
+# Copied from the run when feedback is attached; an upsert without them keeps the stored values.
 _FROM_RUN = {
     "project_id": "uuid",
     "trace_id": "uuid",
@@ -62,7 +62,7 @@ _UPSERT = (
 def upsert_feedback(workspace_id: UUID, rows: Sequence[Feedback]) -> set[UUID]:
     """Insert the rows or replace those with the same ids; return the written ids.
 
-    An id that belongs to another workspace is not written. Of several rows with one id the last is
+    An id that belongs to another workspace is not written. If rows share an id, the last is
     written. Rows are locked in id order, so that concurrent requests do not deadlock.
     """
     if not rows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from django.conf import settings
@@ -11,14 +12,15 @@ from django.urls import path
 from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
-from apps.core import objects
+from apps.core import object_storage
 from apps.core.http.middleware import error_response
 from apps.trace_store import Attachment
 from apps.tracing import errors
 
 _SALT = "tracing.attachment"
+_CODE_TYPES = re.compile(r"(?:java|ecma|j|live)script|text/css", re.IGNORECASE)
 URL_SECONDS = 3600
-# Types that browsers may render; any other could execute as a page of this origin.
+# Types that browsers may render. Other types could execute as a page of this origin.
 _INLINE_TYPES = (
     "image/png",
     "image/jpeg",
@@ -58,9 +60,9 @@ def file_response(
 ) -> HttpResponse | FileResponse:
     """Return a file response whose content cannot execute as a page of this origin."""
     try:
-        file = objects.reader(path)
+        file = object_storage.reader(path)
     except FileNotFoundError:
-        return error_response(request, errors.RunNotFound("The attachment is not there any more."))
+        return error_response(request, errors.RunNotFound("The attachment no longer exists."))
     response = FileResponse(
         file,
         as_attachment=not mime_type.startswith(_INLINE_TYPES),
@@ -73,6 +75,9 @@ def file_response(
 
 
 def _safe_mime_type(mime_type: str) -> str:
+    """Return the type, or `text/plain` for types that a page of this origin could load as code."""
+    if _CODE_TYPES.search(mime_type):
+        return "text/plain; charset=utf-8"
     return "".join(c for c in mime_type if c.isprintable())[:200] or "application/octet-stream"
 
 

@@ -1,15 +1,20 @@
-"""Server information. Clients request it first, and without a valid key."""
+"""Routes that clients request first: server information and the list of automation rules."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from django.conf import settings
 from django.urls import path
 from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.core.api import OpenAPIView
-from apps.core.regions import REGIONS
+from apps.core.api import ApiRequest, OpenAPIView, WorkspaceAPIView
+from apps.organizations.permissions import Permission
+from apps.tracing.api.v1.serializers import query_params
+from apps.tracing.api.v2.base import UpperChoiceField, page_size_field
 
 # The protocol version that clients compare with their minimum; not Slipway's own version.
 PROTOCOL_VERSION = "0.18.0"
@@ -27,8 +32,8 @@ INFO = {
     "instance_flags": {
         "zstd_compression_enabled": True,
         "gzip_body_enabled": True,
-        "dataset_examples_multipart_enabled": True,
-        "examples_multipart_enabled": True,
+        "dataset_examples_multipart_enabled": False,
+        "examples_multipart_enabled": False,
         "ch_query_enabled": True,
         "sdb_query_enabled": True,
         "blob_storage_enabled": True,
@@ -36,6 +41,8 @@ INFO = {
         "workspace_scope_org_invites_enabled": False,
         "playground_auth_bypass_enabled": False,
     },
+    # Of `/otel/v1`. Metrics and logs are accepted, so that exporters of all signals work.
+    "otlp_signals": {"traces": "stored", "metrics": "discarded", "logs": "discarded"},
     "customer_info": None,
     "sdk_versions": None,
     "git_sha": None,
@@ -50,9 +57,11 @@ class InfoView(OpenAPIView):
 
 
 def _region() -> dict[str, object]:
-    """Return the region's name and its IP addresses for firewall allowlists."""
-    region = REGIONS[settings.REGION]
-    return {"name": region.name, "egress": region.egress, "ingress": region.ingress}
+    """Return the region's name, and the IP addresses that the operator announces for firewalls."""
+    addresses = {
+        direction: list(networks) for direction, networks in settings.ANNOUNCED_ADDRESSES.items()
+    }
+    return {"name": settings.REGION, **addresses}
 
 
 class OkView(OpenAPIView):
@@ -61,8 +70,35 @@ class OkView(OpenAPIView):
         return Response({"ok": True})
 
 
+class RuleListSerializer(serializers.Serializer[Any]):
+    """Query parameters of the list of automation rules."""
+
+    id = serializers.ListField(child=serializers.UUIDField(), required=False)
+    session_id = serializers.UUIDField(required=False)
+    project_id = serializers.UUIDField(required=False)
+    dataset_id = serializers.UUIDField(required=False)
+    evaluator_id = serializers.UUIDField(required=False)
+    tag_value_id = serializers.ListField(child=serializers.UUIDField(), required=False)
+    name_contains = serializers.CharField(required=False)
+    type = UpperChoiceField(choices=["SESSION", "PROJECT", "DATASET"], required=False)
+    include_backfill_progress = serializers.BooleanField(required=False, default=False)
+    cursor = serializers.CharField(required=False)
+    page_size = page_size_field(default=20, maximum=100)
+
+
+class RulesView(WorkspaceAPIView):
+    required_permission = Permission.RUNS_READ
+
+    @extend_schema(parameters=[RuleListSerializer], responses=list[dict[str, Any]])
+    def get(self, request: ApiRequest) -> Response:
+        """Return an empty list: automation rules cannot be created yet."""
+        query_params(RuleListSerializer, request)
+        return Response([])
+
+
 routes = [
     path("info", InfoView.as_view(), name="info"),
     path("info/health", OkView.as_view(), name="info-health"),
     path("ok", OkView.as_view(), name="ok"),
+    path("runs/rules", RulesView.as_view(), name="rule-list"),
 ]

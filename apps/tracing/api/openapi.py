@@ -52,7 +52,7 @@ _RUN = {
 }
 _ACCEPTED_RESPONSE = {
     "202": {
-        "description": "Stored, durably. What was refused is listed with its reason.",
+        "description": "Stored durably. Rejected runs are listed with the reason.",
         "content": {_JSON: {"schema": {"type": "object", "additionalProperties": True}}},
     }
 }
@@ -62,7 +62,7 @@ _OPERATIONS: dict[str, dict[str, Any]] = {
     "/runs": {
         "post": {
             "operationId": "run_create",
-            "description": "One run; without an id it gets one.",
+            "description": "Create a run. Without an `id`, the server generates one.",
             "requestBody": _RUN_BODY,
             "responses": _ACCEPTED_RESPONSE,
         }
@@ -70,7 +70,7 @@ _OPERATIONS: dict[str, dict[str, Any]] = {
     "/runs/{run_id}": {
         "patch": {
             "operationId": "run_update",
-            "description": "An update; it may come before its run.",
+            "description": "Update a run. The update may arrive before the run.",
             "parameters": [{"name": "run_id", "in": "path", "required": True, "schema": _ID}],
             "requestBody": _RUN_BODY,
             "responses": _ACCEPTED_RESPONSE,
@@ -79,7 +79,7 @@ _OPERATIONS: dict[str, dict[str, Any]] = {
     "/runs/batch": {
         "post": {
             "operationId": "run_batch",
-            "description": "Beginnings and updates of many runs.",
+            "description": "Creates and updates of many runs.",
             "requestBody": {
                 "content": {
                     _JSON: {
@@ -112,12 +112,12 @@ _OPERATIONS: dict[str, dict[str, Any]] = {
                     _JSON: {"schema": {"type": "object"}},
                 }
             },
-            "responses": {"200": {"description": "Stored; refused spans are counted."}},
+            "responses": {"200": {"description": "Stored; rejected spans are counted."}},
         }
     },
 }
 _KEY_SCHEME = "ApiKey"
-# Agent Servers have their own document; `_HAND_WRITTEN` is partly described in `_OPERATIONS`.
+# Agent Servers have their own document; `_OPERATIONS` describes part of the `_HAND_WRITTEN` route.
 _EXCLUDED_PREFIXES = ("agents/", "admin/")
 _HAND_WRITTEN = "run-read-update"
 
@@ -135,17 +135,18 @@ class KeyScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call
 @cache
 def build_document() -> dict[str, Any]:
     """Return the OpenAPI document, built once per process."""
-    described = [path("runs/<uuid:run_id>", RunView.as_view()), *_described_routes(get_resolver())]
-    generator = SchemaGenerator(patterns=described)  # type: ignore[no-untyped-call]
-    result = generator.get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
-    created: dict[str, Any] = result
-    for address, operations in _OPERATIONS.items():
-        created["paths"].setdefault(address, {}).update(operations)
+    patterns = [path("runs/<uuid:run_id>", RunView.as_view()), *_described_routes(get_resolver())]
+    generator = SchemaGenerator(patterns=patterns)  # type: ignore[no-untyped-call]
+    document: dict[str, Any] = generator.get_schema(  # type: ignore[no-untyped-call]
+        request=None, public=True
+    )
+    for route, operations in _OPERATIONS.items():
+        document["paths"].setdefault(route, {}).update(operations)
         for operation in operations.values():
             operation["security"] = [{_KEY_SCHEME: []}]
-    created["components"]["schemas"]["IngestRun"] = _RUN
-    created["info"]["description"] = f"Fields of a run: {', '.join(sorted(SELECTABLE))}."
-    return created
+    document["components"]["schemas"]["IngestRun"] = _RUN
+    document["info"]["description"] = f"Fields of a run: {', '.join(sorted(SELECTABLE))}."
+    return document
 
 
 def _described_routes(resolver: URLResolver) -> Iterator[URLPattern]:

@@ -1,4 +1,4 @@
-"""Fields of runs that other tables hold, loaded for a whole page at once."""
+"""Fields of runs that are stored in other tables, loaded for a page of runs together."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from uuid import UUID
 
 from apps.feedback.services import score_stats
 from apps.organizations.models import Workspace
-from apps.trace_store import RunRow
-from apps.trace_store.postgres.reading import trace_times
+from apps.trace_store import RunRow, run_store
 from apps.trace_store.types import TraceTimes
 from apps.tracing.models import Project, Share, TraceTier
 from apps.tracing.services import retention
@@ -28,7 +27,7 @@ class RelatedFields:
     tiers: Mapping[UUID, tuple[str, bool]] = field(default_factory=dict)
     datasets: Mapping[UUID, UUID] = field(default_factory=dict)
     times: Mapping[UUID, TraceTimes] = field(default_factory=dict)
-    lives: RetentionPolicy | None = None
+    policy: RetentionPolicy | None = None
     long_days: Mapping[UUID, int] = field(default_factory=dict)
     """Retention days of projects that override the workspace's long-lived retention."""
 
@@ -45,7 +44,7 @@ class RelatedFields:
         tier, _ = self.tier(row)
         if tier == TraceTier.LONG and row.project_id in self.long_days:
             return self.long_days[row.project_id] * 86_400
-        return None if self.lives is None else self.lives.seconds(tier)
+        return None if self.policy is None else self.policy.seconds(tier)
 
 
 def load_related_fields(
@@ -71,11 +70,11 @@ def load_related_fields(
             if dataset_id is not None
         },
         times=(
-            trace_times.trace_times(workspace_id, {row.trace_id for row in rows})
+            run_store.fetch_trace_times(workspace_id, {row.trace_id for row in rows})
             if TRACE_TIME_FIELDS & set(selected)
             else {}
         ),
-        lives=(
+        policy=(
             retention.policy_for_workspace(Workspace.objects.get(pk=workspace_id))
             if "ttl_seconds" in selected
             else None

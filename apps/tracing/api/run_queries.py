@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
 from apps.core import errors as core_errors
-from apps.trace_store import RunQuery, filters
+from apps.trace_store import Payload, RunDetail, RunQuery, RunRow, cursors, filters, run_store
 from apps.trace_store.filters import Expression
 from apps.tracing.models import Project
 
@@ -28,9 +29,7 @@ _MAX_TIME = datetime(9000, 1, 1, tzinfo=UTC)
 def run_query(workspace_id: UUID, params: dict[str, Any]) -> RunQuery:
     """Build the store query of a validated v1 request body."""
     if all(params.get(name) is None for name in REQUIRED_FILTERS):
-        raise core_errors.BadRequest(
-            f"At least one of {', '.join(REQUIRED_FILTERS)} must be given."
-        )
+        raise core_errors.BadRequest(f"Set at least one of {', '.join(REQUIRED_FILTERS)}.")
     oldest_first = params.get("order") == "asc"
     if params.get("id"):  # as documented, ids override all other filters
         return RunQuery(run_ids=params["id"], oldest_first=oldest_first)
@@ -65,23 +64,25 @@ def resolve_project_ids(
     if dataset_id is None:
         return project_ids
     experiments = Project.objects.for_workspace(workspace_id).present()
-    results = set(experiments.filter(reference_dataset_id=dataset_id).values_list("pk", flat=True))
-    return sorted(results if project_ids is None else results & set(project_ids))
+    experiment_ids = set(
+        experiments.filter(reference_dataset_id=dataset_id).values_list("pk", flat=True)
+    )
+    return sorted(experiment_ids if project_ids is None else experiment_ids & set(project_ids))
 
 
 def parse_filters(*texts: str | None) -> Expression | None:
-    """Parse and AND the filters; a `FilterError` carries the column of the mistake."""
+    """Parse the filters and combine them with AND; a `FilterError` has the column of the error."""
     return filters.all_of([filters.parse(text) for text in texts if text])
 
 
 def search_filter(params: dict[str, Any]) -> str | None:
     """Return the filter of a plain-language query; responses repeat it as `parsed_query`."""
-    words = params.get("query")
-    return f"search({filters.quote(words)})" if words else None
+    text = params.get("query")
+    return f"search({filters.quote(text)})" if text else None
 
 
 def parse_time(value: datetime | None) -> datetime | None:
-    """Normalize a request's time; naive times are UTC."""
+    """Return the time in UTC if it is naive, limited to the range of the database."""
     if value is None:
         return None
     if value.tzinfo is None:
@@ -97,5 +98,47 @@ def parse_uuid(text: str | None, name: str) -> UUID | None:
         raise core_errors.Invalid(f"{name}: not a UUID.") from None
 
 
-def as_uuids(values: Collection[Any]) -> list[UUID]:
-    return [value if isinstance(value, UUID) else UUID(str(value)) for value in values]
+_BACKWARD_PREFIX = "~"
+"""Prefix of cursors to the previous page; cursors of the store never start with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class BidirectionalPage:
+    """Runs in the requested order, with the cursors of the next and the previous page."""
+
+    runs: Sequence[RunDetail]
+    next_cursor: str | None
+    previous_cursor: str | None
+
+
+def read_page(
+    workspace_id: UUID,
+    query: RunQuery,
+    *,
+    limit: int,
+    cursor: str | None = None,
+    payloads: Collection[Payload] = (),
+) -> BidirectionalPage:
+    """Return the page at the cursor; raises `InvalidCursor` for a malformed one."""
+    is_backward = cursor is not None and cursor.startswith(_BACKWARD_PREFIX)
+    if cursor is not None and is_backward:
+        query = replace(query, oldest_first=not query.oldest_first)
+        cursor = cursor.removeprefix(_BACKWARD_PREFIX)
+    page = run_store.query(workspace_id, query, limit=limit, cursor=cursor, payloads=payloads)
+    if not is_backward:
+        first = page.runs[0].row if page.runs and cursor is not None else None
+        return BidirectionalPage(page.runs, page.next_cursor, _backward_cursor(first))
+    runs = list(reversed(page.runs))
+    next_cursor = (
+        cursors.encode_cursor(runs[-1].row.partition_time, runs[-1].row.id) if runs else None
+    )
+    first = runs[0].row if runs and page.next_cursor is not None else None
+    return BidirectionalPage(runs, next_cursor, _backward_cursor(first))
+
+
+def _backward_cursor(row: RunRow | None) -> str | None:
+    return (
+        None
+        if row is None
+        else _BACKWARD_PREFIX + cursors.encode_cursor(row.partition_time, row.id)
+    )

@@ -1,6 +1,6 @@
 """Endpoints that self-hosted agent servers call: key validation, licence check, telemetry.
 
-Nothing is billed by these numbers: they are validated and discarded.
+The reported numbers are validated and discarded; billing does not use them.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class PublicAuthView(OpenAPIView):
 
 
 class _TelemetryView(OpenAPIView):
-    def _object(self, request: Request) -> dict[str, Any]:
+    def _parse_object(self, request: Request) -> dict[str, Any]:
         if not isinstance(request.data, dict):
             raise errors.Invalid("The body must be an object.")
         return request.data
@@ -61,7 +61,7 @@ class LicenceView(_TelemetryView):
     @extend_schema(request=dict, responses=dict)
     def post(self, request: Request) -> Response:
         """Accept any licence: no feature depends on one."""
-        self._object(request)
+        self._parse_object(request)
         return Response({"token": ""})
 
 
@@ -69,17 +69,17 @@ class TransactionsView(_TelemetryView):
     @extend_schema(request=dict, responses=dict)
     def post(self, request: Request) -> Response:
         """Accept trace counts and discard them."""
-        stats = self._object(request).get("trace_transactions", [])
-        if not isinstance(stats, list):
+        transactions = self._parse_object(request).get("trace_transactions", [])
+        if not isinstance(transactions, list):
             raise errors.Invalid("`trace_transactions` must be a list.")
-        return Response({"inserted_count": len(stats)})
+        return Response({"inserted_count": len(transactions)})
 
 
 class UsageView(_TelemetryView):
     @extend_schema(request=dict, responses=dict)
     def post(self, request: Request) -> Response:
         """Accept usage, metrics or traces of an agent server and discard them."""
-        self._object(request)
+        self._parse_object(request)
         return Response({})
 
 
@@ -87,10 +87,14 @@ class MetadataView(_TelemetryView):
     @extend_schema(request=dict, responses={204: None})
     def post(self, request: Request) -> Response:
         """Accept an agent server's activity summary and discard it."""
-        stats = self._object(request)
-        for name, kind in (("tags", dict), ("measures", dict), ("logs", list)):
-            if not isinstance(stats.get(name, kind()), kind):
-                raise errors.Invalid(f"`{name}` is not of the right kind.")
+        summary = self._parse_object(request)
+        for name, kind, label in (
+            ("tags", dict, "an object"),
+            ("measures", dict, "an object"),
+            ("logs", list, "a list"),
+        ):
+            if not isinstance(summary.get(name, kind()), kind):
+                raise errors.Invalid(f"`{name}` must be {label}.")
         return Response(status=204)
 
 

@@ -3,13 +3,11 @@
 from apps.tracing.api import downloads, info, openapi, telemetry
 from apps.tracing.api.public import views as public
 from apps.tracing.api.v1 import (
-    agent_versions,
     deletion,
     groups,
     prices,
     projects,
     retention,
-    rules,
     saved_views,
     sharing,
     stats,
@@ -25,7 +23,6 @@ urlpatterns = [
     *deletion.routes,
     *stats.routes,
     *groups.routes,
-    *rules.routes,
     *v1_runs.routes,
     *v2_runs.routes,
     *sessions.routes,
@@ -33,7 +30,6 @@ urlpatterns = [
     *thread_messages.routes,
     *threads.routes,
     *projects.routes,
-    *agent_versions.routes,
     *saved_views.routes,
     *retention.routes,
     *downloads.routes,

@@ -29,7 +29,7 @@ class Column:
 
     @property
     def inner(self) -> str:
-        """The key of metadata or feedback after the dot."""
+        """Return the metadata or feedback key after the dot."""
         return self.key.partition(".")[2]
 
 
@@ -43,10 +43,10 @@ STANDARD_COLUMNS = {
         Column("start", "Start", "when", narrow=""),
         Column("latency", "Latency", "num", narrow="", is_number=True),
         Column("first_token", "First token", "num", is_number=True),
-        Column("tokens", "Tokens", "num", is_number=True),
-        Column("cost", "Cost", "num num-wide", is_number=True),
+        Column("tokens", "Tokens", "num col-tokens", is_number=True),
+        Column("cost", "Cost", "num num-wide col-cost", is_number=True),
         Column("tags", "Tags", "cell-tags"),
-        Column("feedback", "Feedback", "cell-tags"),
+        Column("feedback", "Feedback", "cell-tags col-feedback"),
         Column("model", "Model", "cell-short"),
         Column("thread", "Thread", "cell-short"),
         Column("run_type", "Type", "cell-short"),
@@ -54,7 +54,7 @@ STANDARD_COLUMNS = {
 }
 DEFAULT_COLUMNS = ("name", "input", "output", "start", "latency", "tokens", "cost", "feedback")
 REQUIRED_COLUMN = "name"
-"""Contains the link to the run, so it cannot be removed."""
+"""The column with the link to the run, which cannot be removed."""
 
 
 def find_column(key: str) -> Column | None:
@@ -67,7 +67,7 @@ def find_column(key: str) -> Column | None:
 
 
 def parse_columns(text: str | None) -> list[Column]:
-    """Parse the columns of a query parameter or cookie; the default columns if empty."""
+    """Parse the columns of a query parameter or cookie; default columns if empty or invalid."""
     try:
         keys = json.loads(text) if text else None
     except (ValueError, RecursionError):
@@ -76,18 +76,18 @@ def parse_columns(text: str | None) -> list[Column]:
 
 
 def columns_by_key(keys: Iterable[object]) -> list[Column]:
-    """Return the columns of these keys without duplicates; unknown keys are ignored."""
+    """Return the columns with these keys, without duplicates; unknown keys are ignored."""
     results = [column for key in keys if isinstance(key, str) and (column := find_column(key))]
-    once = list({column.key: column for column in results}.values())[:_MAX_COLUMNS]
-    if all(column.key != REQUIRED_COLUMN for column in once):
-        once.insert(0, STANDARD_COLUMNS[REQUIRED_COLUMN])
-    return once
+    unique = list({column.key: column for column in results}.values())[:_MAX_COLUMNS]
+    if all(column.key != REQUIRED_COLUMN for column in unique):
+        unique.insert(0, STANDARD_COLUMNS[REQUIRED_COLUMN])
+    return unique
 
 
-def available_columns(now: Iterable[Column]) -> list[Column]:
+def available_columns(visible: Iterable[Column]) -> list[Column]:
     """Return the standard columns that are not shown."""
-    shown = {column.key for column in now}
-    return [column for key, column in STANDARD_COLUMNS.items() if key not in shown]
+    visible_keys = {column.key for column in visible}
+    return [column for key, column in STANDARD_COLUMNS.items() if key not in visible_keys]
 
 
 def serialize_columns(columns: Iterable[Column]) -> str:

@@ -10,44 +10,96 @@ from uuid import UUID
 from django import forms
 
 from apps.core.json import loads
-from apps.feedback.models import FeedbackConfig
+from apps.feedback.models import Feedback, FeedbackConfig
 
 MAX_KEYS = 12
 _MAX_STEPS = 11
+_SAMPLED_SCORES = 50
+"""The newest scores of a key without a range, from which its buttons are derived."""
 
 
 @dataclass(frozen=True)
 class KeyChoices:
-    """A feedback key and the scores that one click gives."""
+    """A feedback key and the scores that one click gives.
+
+    A key without categories and steps takes a typed number, or only a comment if it is freeform.
+    """
 
     key: str
-    categories: Sequence[dict[str, Any]]
-    steps: Sequence[str]
-    is_freeform: bool
+    categories: Sequence[dict[str, Any]] = ()
+    steps: Sequence[str] = ()
+    is_freeform: bool = False
 
 
 def list_key_choices(workspace_id: UUID) -> list[KeyChoices]:
-    """The keys of the workspace, most recently used first."""
+    """Return the keys of the workspace, most recently changed first."""
     rows = FeedbackConfig.objects.for_workspace(workspace_id).order_by("-modified_at", "key")
-    return [_key_choices(row) for row in rows[:MAX_KEYS]]
+    configs = list(rows[:MAX_KEYS])
+    keys = [row.key for row in configs if _is_numeric(row) and _range(row) is None]
+    scores = _sample_scores(workspace_id, keys)
+    return [_build_choices(row, scores.get(row.key, ())) for row in configs]
 
 
-def _key_choices(row: FeedbackConfig) -> KeyChoices:
-    config = row.config
-    config_type = config.get("type")
-    categories = (config.get("categories") or []) if config_type == "categorical" else []
-    steps = _steps(config.get("min"), config.get("max")) if config_type == "continuous" else ()
-    return KeyChoices(row.key, categories, steps, config_type == "freeform")
+def _build_choices(row: FeedbackConfig, scores: Sequence[float]) -> KeyChoices:
+    if not _is_numeric(row):
+        categories = row.config.get("categories") or ()
+        return KeyChoices(row.key, categories, is_freeform=not categories)
+    limits = _range(row)
+    steps = _score_steps(*limits) if limits else _steps_of_scores(scores)
+    return KeyChoices(row.key, steps=steps)
 
 
-def _steps(minimum: float | None, maximum: float | None) -> Sequence[str]:
-    """Integers in a small range, else five even steps; 0 and 1 without bounds."""
-    if minimum is None or maximum is None or minimum >= maximum:
-        return ("0", "1")
+def _is_numeric(row: FeedbackConfig) -> bool:
+    return bool(row.config.get("type") == "continuous")
+
+
+def _range(row: FeedbackConfig) -> tuple[float, float] | None:
+    minimum, maximum = row.config.get("min"), row.config.get("max")
+    return None if minimum is None or maximum is None else (minimum, maximum)
+
+
+def _sample_scores(workspace_id: UUID, keys: Sequence[str]) -> dict[str, list[float]]:
+    """Return the newest scores of each key, in one query."""
+    samples = [
+        Feedback.objects.for_workspace(workspace_id)
+        .filter(key=key, score__isnull=False)
+        .order_by("-created_at", "-id")
+        .values_list("key", "score")[:_SAMPLED_SCORES]
+        for key in keys
+    ]
+    scores: dict[str, list[float]] = {}
+    for key, score in samples[0].union(*samples[1:], all=True) if samples else ():
+        if score is not None:
+            scores.setdefault(key, []).append(score)
+    return scores
+
+
+def _steps_of_scores(scores: Sequence[float]) -> Sequence[str]:
+    """Return the steps of the scale that the scores use; empty if they use no usual scale.
+
+    The usual scales are 0 and 1, fractions of 1, 1 to 5 and 1 to 10; the latter two may have a 0.
+    """
+    if not scores:
+        return ()
+    low, high = min(scores), max(scores)
+    is_integral = all(float(score).is_integer() for score in scores)
+    if low >= 0 and high <= 1:
+        return ("0", "1") if is_integral else _even_steps(0, 1)
+    if is_integral and low >= 0 and high <= 10:
+        return _score_steps(0 if low == 0 else 1, 5 if high <= 5 else 10)
+    return ()
+
+
+def _score_steps(minimum: float, maximum: float) -> Sequence[str]:
+    """Return all integers of a small range, else five even steps."""
     is_integral = float(minimum).is_integer() and float(maximum).is_integer()
     if is_integral and maximum - minimum < _MAX_STEPS:
         return [f"{n}" for n in range(int(minimum), int(maximum) + 1)]
-    return [f"{minimum + (maximum - minimum) * n / 4:g}" for n in range(5)]
+    return _even_steps(minimum, maximum)
+
+
+def _even_steps(minimum: float, maximum: float) -> Sequence[str]:
+    return [f"{minimum + (maximum - minimum) * n / 4:.12g}" for n in range(5)]
 
 
 class FeedbackForm(forms.Form):
@@ -77,14 +129,5 @@ class FeedbackForm(forms.Form):
         fields: dict[str, Any] = self.cleaned_data
         content = (fields.get("score"), fields.get("comment"), fields.get("correction"))
         if not self.errors and all(value in (None, "") for value in content):
-            raise forms.ValidationError("Give a score, a comment or a correction.")
+            raise forms.ValidationError("Enter a score, a comment or a correction.")
         return fields
-
-
-def parse_click(text: str) -> tuple[str, float] | None:
-    """The key and score of a clicked button, `key=score`."""
-    key, _, score = text.rpartition("=")
-    try:
-        return (key, float(score)) if key else None
-    except ValueError:
-        return None

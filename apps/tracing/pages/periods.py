@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
+from urllib.parse import urlencode
+
+from django.utils import timezone
+
+from apps.web_ui.formatting import format_date_time
 
 PRESETS: dict[str, tuple[str, timedelta | None]] = {
     "15m": ("Last 15 minutes", timedelta(minutes=15)),
@@ -22,7 +27,7 @@ _MAX_STEPS = 90
 
 @dataclass(frozen=True)
 class Period:
-    """A range from `start` to `end`; None is unlimited."""
+    """A time range from `start` to `end`; None means unlimited."""
 
     key: str
     """The preset's key, or `""` for a custom range."""
@@ -34,18 +39,21 @@ class Period:
     def label(self) -> str:
         if self.key:
             return PRESETS[self.key][0]
-        words = [
-            _time_label(parse_time) if parse_time else "…" for parse_time in (self.start, self.end)
-        ]
-        return f"{words[0]} to {words[1] if self.end else 'now'}"
+        start = format_date_time(self.start) if self.start else "…"
+        return f"{start} to {format_date_time(self.end) if self.end else 'now'}"
 
     @property
     def parameters(self) -> dict[str, str]:
         """Return the query parameters; the default preset has none."""
         if self.key:
             return {} if self.key == DEFAULT_PRESET else {"range": self.key}
-        result = {"from": self.start, "to": self.end}
-        return {name: format_time(parse_time) for name, parse_time in result.items() if parse_time}
+        bounds = {"from": self.start, "to": self.end}
+        return {name: format_time(time) for name, time in bounds.items() if time}
+
+    @property
+    def query_string(self) -> str:
+        """Return the parameters for an address: empty, or with a question mark."""
+        return f"?{urlencode(self.parameters)}" if self.parameters else ""
 
     @property
     def limits(self) -> tuple[datetime, datetime]:
@@ -58,53 +66,44 @@ class Period:
         """Return a round step that divides the period into at most `_MAX_STEPS`."""
         start, end = self.limits
         minutes = (end - start) / timedelta(minutes=1)
-        fit = next(
+        step_minutes = next(
             (step for step in _STEP_MINUTES if minutes / step <= _MAX_STEPS), _STEP_MINUTES[-1]
         )
-        return timedelta(minutes=fit)
-
-    @property
-    def before(self) -> Period:
-        """Return the preceding period of the same length."""
-        start, end = self.limits
-        return Period("", start - (end - start), start, self.now)
+        return timedelta(minutes=step_minutes)
 
 
-def read_period(
-    params: Mapping[str, str], *, now: datetime | None = None, usual: str = DEFAULT_PRESET
-) -> Period:
+def read_period(params: Mapping[str, str]) -> Period:
     """Parse the parameters `range`, `from` and `to`; invalid values are ignored."""
-    now = now or datetime.now(UTC)
+    now = datetime.now(UTC)
     start, end = parse_time(params.get("from", "")), parse_time(params.get("to", ""))
     if start or end:
         if start and end and start > end:
             start, end = end, start
         return Period("", start, end, now)
     key = params.get("range", "")
-    key = key if key in PRESETS else usual
+    key = key if key in PRESETS else DEFAULT_PRESET
     length = PRESETS[key][1]
     return Period(key, now - length if length else None, None, now)
 
 
 def parse_time(text: str) -> datetime | None:
-    """Parse ISO 8601; naive times are UTC. Returns None if invalid."""
+    """Parse ISO 8601; naive times are in the active time zone. Returns None if invalid.
+
+    The first and the last year are invalid: a period could not begin before or end after them.
+    """
     try:
         result = datetime.fromisoformat(text.strip()) if text else None
     except ValueError:
         return None
-    if result is None:
+    if result is None or not MINYEAR < result.year < MAXYEAR:
         return None
     try:
-        return result.astimezone(UTC) if result.tzinfo else result.replace(tzinfo=UTC)
+        return (result if result.tzinfo else timezone.make_aware(result)).astimezone(UTC)
     except OverflowError:
         return None
 
 
 def format_time(value: datetime) -> str:
-    """Format for a query parameter, without loss."""
+    """Format a time for a query parameter, in milliseconds."""
     text = value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds")
     return text.removesuffix(".000") + "Z"
-
-
-def _time_label(value: datetime) -> str:
-    return value.strftime("%-d %b %H:%M")

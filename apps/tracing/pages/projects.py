@@ -12,7 +12,6 @@ from uuid import UUID
 from django.db.models import Q
 
 from apps.core import errors
-from apps.core.tenancy import get_or_404
 from apps.organizations.models import ResourceType, Tagging
 from apps.organizations.services.tags import filter_by_tags
 from apps.trace_store import ProjectStats, run_store
@@ -24,6 +23,7 @@ from apps.tracing.services import statistics
 PROJECTS_PER_PAGE = 50
 STATS_DAYS = 7
 SELECTED_STATS = (
+    "trace_count",
     "run_count",
     "error_rate",
     "latency_p50",
@@ -38,9 +38,9 @@ SELECTED_STATS = (
 class ProjectRow:
     project: Project
     counts: ProjectStats
-    """Totals over all time, from the run counts."""
+    """Totals over all time, from the run counts; only the last start time is shown."""
     stats: Mapping[str, Any]
-    """Statistics of the last seven days."""
+    """Statistics of the runs that started in the last `STATS_DAYS` days."""
     tags: Sequence[Tagging] = ()
 
     @property
@@ -52,19 +52,23 @@ def load_project_list(
     workspace_id: UUID, *, text: str = "", after: str = "", tag: UUID | None = None
 ) -> tuple[list[ProjectRow], str | None]:
     """Return a page of projects, newest first, and the cursor of the next page."""
-    rows = Project.objects.for_workspace(workspace_id).present().plain().newest_first()
+    rows = (
+        Project.objects.for_workspace(workspace_id).present().without_experiments().newest_first()
+    )
     if text:
         rows = rows.filter(name__icontains=text)
     if tag:
         rows = filter_by_tags(rows, workspace_id, [tag], [ResourceType.PROJECT])
     if after:
-        start, last = _decode_cursor(after)
-        rows = rows.filter(Q(start_time__lt=start) | Q(start_time=start, pk__lt=last))
+        start, last_id = _decode_cursor(after)
+        rows = rows.filter(Q(start_time__lt=start) | Q(start_time=start, pk__lt=last_id))
     results = list(rows[: PROJECTS_PER_PAGE + 1])
     page = results[:PROJECTS_PER_PAGE]
     ids = [row.pk for row in page]
     counts = run_store.project_stats(workspace_id, ids)
-    since = datetime.now(UTC) - timedelta(days=STATS_DAYS)
+    # A whole hour, so that rollups cover the period.
+    now = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+    since = now - timedelta(days=STATS_DAYS)
     stats = statistics.project_stats(workspace_id, ids, since=since, select=SELECTED_STATS)
     tags = tags_by_project(workspace_id, ids)
     cursor = None
@@ -76,16 +80,13 @@ def load_project_list(
 
 
 def _decode_cursor(text: str) -> tuple[datetime, UUID]:
-    start, _, last = text.partition("~")
+    start, _, last_id = text.partition("~")
     try:
-        return datetime.fromisoformat(start).astimezone(UTC), UUID(last)
+        return datetime.fromisoformat(start).astimezone(UTC), UUID(last_id)
     except (ValueError, OverflowError):
-        raise errors.BadRequest("The page address is invalid. Start again from the list.") from None
-
-
-def get_project(workspace_id: UUID, project_id: UUID) -> Project:
-    """Return the workspace's project, or raise 404."""
-    return get_or_404(Project.objects.for_workspace(workspace_id).present(), pk=project_id)
+        raise errors.BadRequest(
+            "The parameter `after` is invalid. Open the project list again."
+        ) from None
 
 
 def get_projects(workspace_id: UUID, texts: Sequence[str]) -> list[Project]:
@@ -94,5 +95,10 @@ def get_projects(workspace_id: UUID, texts: Sequence[str]) -> list[Project]:
     for text in texts[:PROJECTS_PER_PAGE]:
         with suppress(ValueError):
             ids.add(UUID(text))
-    rows = Project.objects.for_workspace(workspace_id).present().plain().filter(pk__in=ids)
+    rows = (
+        Project.objects.for_workspace(workspace_id)
+        .present()
+        .without_experiments()
+        .filter(pk__in=ids)
+    )
     return list(rows.order_by("name"))

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlencode
 
 from apps.core.json import dumps_text
 from apps.feedback.services import score_stats
-from apps.trace_store import RunQuery, RunRow, filters, run_store
-from apps.trace_store.errors import FilterError
+from apps.trace_store import RunQuery, RunRow, RunSort, SortField, filters, run_store
 from apps.tracing.models import Project
 from apps.tracing.pages import filter_clauses, periods
 from apps.tracing.pages.columns import MAX_COOKIE_LENGTH, Column
+from apps.tracing.pages.filter_clauses import FilterProblem
 from apps.tracing.pages.periods import Period
 
 RUNS_PER_PAGE = 50
@@ -24,39 +25,47 @@ TABS: dict[str, tuple[str, dict[str, Any]]] = {
     "all": ("Runs", {}),
     "llm": ("LLM calls", {"run_type": "llm"}),
 }
-"""The tabs of the list by the parameter `show`, each with its restriction of the query."""
+"""Title and query arguments of each tab, by the parameter `show`."""
 
 
-FILTERS = {"filter": "filter", "trace": "root run filter", "tree": "trace runs filter"}
+NEWEST_FIRST = "-start"
+SORTS = frozenset(f"{sign}{key}" for sign in ("", "-") for key in ("start", *SortField))
+"""Values of the parameter `sort`; without it, the newest run comes first."""
+_TEXT_COLUMNS = frozenset({"name"})
+"""Columns whose first order is ascending."""
+
+SEARCH_WITHOUT_WORD = "a search takes at least one letter or digit"
+_PLAIN_WORDS = re.compile(r"[^()\[\]{}]+")
+"""A filter without a condition: words that are searched instead."""
+FILTERS = {
+    "filter": "filter",
+    "trace": "root run filter",
+    "tree": "trace runs filter",
+    "q": "search",
+}
 """Labels of the filters by query parameter."""
 
 
 @dataclass(frozen=True)
-class FilterProblem:
-    """An invalid filter with the position of its error."""
+class ColumnHeader:
+    """The header of a column, with the URL that sorts by it and its current order, if any."""
 
-    text: str
-    line: str
-    column: int | None
-    field: str = "filter"
-    title: str = "filter"
-
-    @property
-    def caret(self) -> str:
-        return "" if self.column is None else " " * max(0, self.column - 1) + "^"
+    column: Column
+    url: str = ""
+    direction: str = ""
 
 
 @dataclass(frozen=True)
 class ListState:
-    """The list's state in the query parameters, from which each link derives its URL."""
+    """The state of the list, read from the query parameters; links are built from it."""
 
     show: str
     filter: str
-    words: str
+    search: str
     period: Period
-    oldest_first: bool = False
+    sort: str = NEWEST_FIRST
     view: str = ""
-    """The open saved view; `all` for none despite a default view."""
+    """The id of the open saved view; `all` opens the list without the default view."""
     trace: str = ""
     """A filter of root runs."""
     tree: str = ""
@@ -67,19 +76,24 @@ class ListState:
     @classmethod
     def read(cls, params: Mapping[str, str]) -> ListState:
         show = params.get("show", "")
+        where = params.get("filter", "").strip()[:MAX_FILTER_LENGTH]
+        search = params.get("q", "").strip()
+        if _PLAIN_WORDS.fullmatch(where):
+            where, search = "", f"{where} {search}".strip()
+        sort = params.get("sort", "")
         return cls(
             show=show if show in TABS else "",
-            filter=params.get("filter", "").strip()[:MAX_FILTER_LENGTH],
-            words=params.get("q", "").strip()[:500],
+            filter=where,
+            search=search[:500],
             period=periods.read_period(params),
-            oldest_first=params.get("sort") == "start",
+            sort=sort if sort in SORTS else NEWEST_FIRST,
             view=params.get("view", "")[:36],
             trace=params.get("trace", "").strip()[:MAX_FILTER_LENGTH],
             tree=params.get("tree", "").strip()[:MAX_FILTER_LENGTH],
             columns=params.get("columns", "")[:MAX_COOKIE_LENGTH],
         )
 
-    def saying(self, text: str) -> ListState:
+    def with_filter(self, text: str) -> ListState:
         """Return a copy with another filter."""
         return replace(self, filter=text)
 
@@ -89,24 +103,43 @@ class ListState:
 
     @property
     def is_limited(self) -> bool:
-        return bool(self.filter or self.words or self.trace or self.tree)
+        return bool(self.filter or self.search or self.trace or self.tree)
 
     @property
     def problem(self) -> FilterProblem | None:
         """Return the first invalid filter, if any."""
-        texts = {"filter": self.filter, "trace": self.trace, "tree": self.tree}
-        for name, text in texts.items():
-            try:
-                filters.parse(text) if text else None
-            except FilterError as error:
-                return replace(filter_problem(error, text), field=name, title=FILTERS[name])
+        for name, text in self._filters.items():
+            if (error := filter_clauses.parse_error(text)) is None:
+                continue
+            if name == "q":
+                return FilterProblem(SEARCH_WITHOUT_WORD, "", None, name, FILTERS[name])
+            return replace(
+                filter_clauses.locate_problem(error, text), field=name, title=FILTERS[name]
+            )
         return None
+
+    @property
+    def _filters(self) -> dict[str, str]:
+        search = filters.search_filter(self.search) if self.search else ""
+        return {"filter": self.filter, "trace": self.trace, "tree": self.tree, "q": search}
+
+    @property
+    def without_invalid_filters(self) -> ListState:
+        """Return a copy in which the invalid filters are left out."""
+        invalid = {name for name, text in self._filters.items() if filter_clauses.parse_error(text)}
+        return replace(
+            self,
+            filter="" if "filter" in invalid else self.filter,
+            trace="" if "trace" in invalid else self.trace,
+            tree="" if "tree" in invalid else self.tree,
+            search="" if "q" in invalid else self.search,
+        )
 
     @property
     def clauses(self) -> list[tuple[str, str]]:
         """Return each clause of the filter with the URL that removes it."""
         return [
-            (clause, self.address(filter=filter_clauses.remove_clause(self.filter, clause)))
+            (clause, self.build_url(filter=filter_clauses.remove_clause(self.filter, clause)))
             for clause in filter_clauses.split_clauses(self.filter)
         ]
 
@@ -117,27 +150,27 @@ class ListState:
             "filter": self.filter,
             "trace": self.trace,
             "tree": self.tree,
-            "q": self.words,
-            "sort": "start" if self.oldest_first else "",
+            "q": self.search,
+            "sort": "" if self.sort == NEWEST_FIRST else self.sort,
             "view": self.view,
             "columns": self.columns,
         }
         return {name: value for name, value in data.items() if value} | self.period.parameters
 
-    def address(self, *, drop: Sequence[str] = (), **changes: str) -> str:
+    def build_url(self, *, drop: Sequence[str] = (), **changes: str) -> str:
         """Return the query string with changed parameters."""
         data = self.parameters | changes
-        kept = {name: value for name, value in data.items() if value and name not in drop}
-        return f"?{urlencode(kept)}"
+        parameters = {name: value for name, value in data.items() if value and name not in drop}
+        return f"?{urlencode(parameters)}"
 
     @property
-    def here(self) -> str:
-        return self.address()
+    def current_url(self) -> str:
+        return self.build_url()
 
     @property
     def tabs(self) -> list[tuple[str, str, str]]:
         return [
-            (key, title, self.address(show=key, view="", sort=""))
+            (key, title, self.build_url(show=key, view="", sort=""))
             for key, (title, _) in TABS.items()
         ]
 
@@ -147,7 +180,7 @@ class ListState:
             (
                 key,
                 label,
-                self.address(
+                self.build_url(
                     drop=("from", "to"), range="" if key == periods.DEFAULT_PRESET else key
                 ),
             )
@@ -155,53 +188,98 @@ class ListState:
         ]
 
     @property
-    def other_order(self) -> str:
-        return self.address(sort="" if self.oldest_first else "start")
+    def oldest_first(self) -> bool:
+        return self.sort == "start"
+
+    @property
+    def is_by_start(self) -> bool:
+        return self.sort in {"start", NEWEST_FIRST}
+
+    @property
+    def run_sort(self) -> RunSort | None:
+        """Return the order of the list unless it is by start."""
+        if self.is_by_start:
+            return None
+        return RunSort(SortField(self.sort.removeprefix("-")), self.sort.startswith("-"))
+
+    @property
+    def sort_label(self) -> str:
+        """Return the order in words."""
+        if self.is_by_start:
+            return "oldest first" if self.oldest_first else "newest first"
+        direction = "descending" if self.sort.startswith("-") else "ascending"
+        return f"by {self.sort.removeprefix('-')}, {direction}"
+
+    def column_headers(self, columns: Sequence[Column]) -> list[ColumnHeader]:
+        """Return the headers of the columns; a link sorts by the column or reverses the order."""
+        return [self._column_header(column) for column in columns]
+
+    def _column_header(self, column: Column) -> ColumnHeader:
+        key = column.key
+        if f"-{key}" not in SORTS:
+            return ColumnHeader(column)
+        descending = f"-{key}"
+        if self.sort in {key, descending}:
+            other = key if self.sort == descending else descending
+            direction = "descending" if self.sort == descending else "ascending"
+        else:
+            other, direction = key if key in _TEXT_COLUMNS else descending, ""
+        url = self.build_url(sort="" if other == NEWEST_FIRST else other)
+        return ColumnHeader(column, url, direction)
 
     @property
     def without_limits(self) -> str:
-        return self.address(filter="", trace="", tree="", q="", view="all")
+        return self.build_url(filter="", trace="", tree="", q="", view="all")
 
     @property
     def without_trace(self) -> str:
-        return self.address(trace="", view="")
+        return self.build_url(trace="", view="")
 
     @property
     def without_tree(self) -> str:
-        return self.address(tree="", view="")
+        return self.build_url(tree="", view="")
 
     @property
-    def without_words(self) -> str:
-        return self.address(q="", view="")
+    def without_search(self) -> str:
+        return self.build_url(q="", view="")
 
     @property
     def all_time(self) -> str:
-        return self.address(drop=("from", "to"), range="all")
+        return self.build_url(drop=("from", "to"), range="all")
 
     @property
-    def hidden(self) -> list[tuple[str, str]]:
+    def suggestions_query(self) -> str:
+        """Return the query string for values of the listed runs, whatever the filter."""
+        return self.build_url(drop=(*FILTERS, "view", "sort", "columns"))
+
+    @property
+    def filter_form_fields(self) -> list[tuple[str, str]]:
         """Return the hidden fields of the filter form."""
-        own = ("filter", "trace", "tree", "q", "view")
-        return [(name, value) for name, value in self.parameters.items() if name not in own]
+        filter_params = (*FILTERS, "view")
+        return [
+            (name, value) for name, value in self.parameters.items() if name not in filter_params
+        ]
 
     @property
-    def unperiodic(self) -> list[tuple[str, str]]:
+    def period_form_fields(self) -> list[tuple[str, str]]:
         """Return the hidden fields of the time range form."""
-        own = ("range", "from", "to")
-        return [(name, value) for name, value in self.parameters.items() if name not in own]
+        filter_params = ("range", "from", "to")
+        return [
+            (name, value) for name, value in self.parameters.items() if name not in filter_params
+        ]
 
     @property
     def text(self) -> str:
         """Return the filter and the search text as one filter."""
-        result = filter_clauses.split_clauses(self.filter)
-        if self.words:
-            result.append(f"search({filters.quote(self.words)})")
-        return filter_clauses.join_clauses(result)
+        clauses = filter_clauses.split_clauses(self.filter)
+        if self.search:
+            clauses.append(filters.search_filter(self.search))
+        return filter_clauses.join_clauses(clauses)
 
     def query(self, project: Project) -> RunQuery:
         """Build the store query; raises `FilterError` for an invalid filter."""
         where = filters.parse(self.filter) if self.filter else None
-        if self.words:
+        if self.search:
             where = filters.parse(self.text)
         return RunQuery(
             project_ids=[project.pk],
@@ -228,32 +306,48 @@ class RunList:
     next_cursor: str | None = None
     problem: FilterProblem | None = None
 
+    @property
+    def empty_columns(self) -> set[str]:
+        """Return the keys of the columns without a value in any row, which get less space."""
+        columns = [column for column, _ in self.rows[0].cells] if self.rows else []
+        return {
+            column.key
+            for column in columns
+            if column.key in _HAS_VALUE and not any(map(_HAS_VALUE[column.key], self.rows))
+        }
+
+
+_HAS_VALUE: dict[str, Callable[[ListedRun], object]] = {
+    "error": lambda listed: listed.row.error_preview,
+    "first_token": lambda listed: listed.row.first_token_time,
+    "tokens": lambda listed: listed.row.usage.total_tokens,
+    "cost": lambda listed: listed.row.usage.total_cost,
+    "tags": lambda listed: listed.row.tags,
+    "feedback": lambda listed: listed.feedback,
+    "model": lambda listed: listed.row.model,
+    "thread": lambda listed: listed.row.thread_key,
+}
+
 
 def load_run_list(
     project: Project, state: ListState, columns: Sequence[Column], *, cursor: str = ""
 ) -> RunList:
-    """Load a page of runs; an invalid filter is returned as `problem`, not raised."""
-    if problem := state.problem:
-        return RunList(problem=problem)
-    query = state.query(project)
+    """Load a page of runs; an invalid filter is not applied and is returned as `problem`."""
+    problem = state.problem
+    query = replace(state.without_invalid_filters.query(project), sort=state.run_sort)
     page = run_store.query(project.workspace_id, query, limit=RUNS_PER_PAGE, cursor=cursor or None)
     rows = [detail.row for detail in page.runs]
-    data: Mapping[Any, score_stats.FeedbackStats] = {}
+    scores: Mapping[Any, score_stats.FeedbackStats] = {}
     if any(column.kind == "feedback" for column in columns):
-        data = score_stats.by_run(project.workspace_id, [row.id for row in rows])
+        scores = score_stats.by_run(project.workspace_id, [row.id for row in rows])
     return RunList(
-        [_build_rows(row, columns, data.get(row.id, {})) for row in rows], page.next_cursor
+        [_build_row(row, columns, scores.get(row.id, {})) for row in rows],
+        page.next_cursor,
+        problem,
     )
 
 
-def filter_problem(error: FilterError, text: str) -> FilterProblem:
-    where = error.errors[0] if error.errors else {}
-    lines = text.splitlines() or [""]
-    number = min(max(1, where.get("line", 1)), len(lines))
-    return FilterProblem(where.get("message", error.detail), lines[number - 1], where.get("column"))
-
-
-def _build_rows(
+def _build_row(
     row: RunRow, columns: Sequence[Column], feedback: score_stats.FeedbackStats
 ) -> ListedRun:
     chips = feedback_chips(feedback)

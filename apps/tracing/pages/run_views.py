@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -12,58 +11,15 @@ from uuid import UUID
 
 from apps.core import errors
 from apps.core.json import Fragment, dumps_text
-from apps.feedback.models import Feedback
 from apps.trace_store import Payload, RunDetail, RunRow, Usage, run_store
-from apps.tracing import messages
-from apps.tracing.messages import Document, Message
+from apps.trace_store.token_estimates import TokenEstimate, estimate_tokens
 from apps.tracing.models import Project
+from apps.tracing.offered_tools import parse_tools
+from apps.tracing.pages.payload_views import PayloadView, build_payload_view
+from apps.tracing.pages.run_feedback import RunFeedback, load_feedback
 
-INLINE_BYTES = 100_000
-"""Larger payloads are fetched and parsed by a web worker."""
-RENDERED_BYTES = 2_000_000
-MAX_FEEDBACK = 200
 MAX_EVENTS = 500
 _PARAMETERS = ("temperature", "max_tokens", "max_completion_tokens", "top_p", "stop", "seed")
-
-
-@dataclass(frozen=True)
-class PayloadView:
-    """A payload and its best presentation."""
-
-    name: str
-    body: Fragment | None
-    messages: list[Message]
-    text: str | None
-    documents: list[Document] = field(default_factory=list)
-
-    @property
-    def size(self) -> int:
-        return len(self.body or b"")
-
-    @property
-    def is_empty(self) -> bool:
-        return self.body is None or self.body in (b"null", b"{}")
-
-    @property
-    def is_rendered(self) -> bool:
-        return bool(self.messages or self.documents) or self.text is not None
-
-    @property
-    def is_inline(self) -> bool:
-        return self.size <= INLINE_BYTES
-
-    @property
-    def pretty(self) -> str:
-        """Return indented JSON for comparison."""
-        value = json.loads(self.body) if self.body and self.size <= INLINE_BYTES else None
-        if value is None:
-            return self.beginning
-        return json.dumps(value, indent=2, ensure_ascii=False)
-
-    @property
-    def beginning(self) -> str:
-        """Return the beginning, for browsers without JavaScript."""
-        return bytes(self.body or b"")[:16_000].decode("utf-8", "ignore")
 
 
 @dataclass(frozen=True)
@@ -85,7 +41,7 @@ class EventView:
 
 
 @dataclass(frozen=True)
-class RunView:
+class RunPageData:
     """All data of the run page."""
 
     row: RunRow
@@ -97,7 +53,9 @@ class RunView:
     parameters: list[tuple[str, str]]
     events: list[EventView]
     event_count: int
-    feedback: list[Feedback]
+    feedback: list[RunFeedback]
+    estimated_tokens: TokenEstimate | None
+    """Of a model call that reports no tokens."""
 
     @property
     def first_token(self) -> timedelta | None:
@@ -124,7 +82,7 @@ class RunView:
 _PAYLOADS = (Payload.INPUTS, Payload.OUTPUTS, Payload.ERROR, Payload.EXTRA, Payload.EVENTS)
 
 
-def load_run(project: Project, run_id: UUID) -> RunView:
+def load_run(project: Project, run_id: UUID) -> RunPageData:
     """Load a run with its payloads; raises 404 if it is not in the project."""
     detail = run_store.get(project.workspace_id, run_id, project_id=project.pk, payloads=_PAYLOADS)
     if detail is None:
@@ -132,52 +90,40 @@ def load_run(project: Project, run_id: UUID) -> RunView:
     return build_view(detail, load_feedback(project, run_id))
 
 
-def load_feedback(project: Project, run_id: UUID) -> list[Feedback]:
-    """Return the run's feedback, newest first."""
-    data = Feedback.objects.for_workspace(project.workspace_id).filter(run_id=run_id)
-    return list(data.order_by("-created_at", "-id")[:MAX_FEEDBACK])
-
-
-def build_view(detail: RunDetail, feedback: Sequence[Feedback] = ()) -> RunView:
+def build_view(detail: RunDetail, feedback: Sequence[RunFeedback] = ()) -> RunPageData:
     extra = detail.value(Payload.EXTRA)
     extra = extra if isinstance(extra, dict) else {}
     events = detail.value(Payload.EVENTS)
     events = events if isinstance(events, list) else []
-    metadata = _key_values(detail.row.metadata)
-    return RunView(
+    metadata = _sorted_pairs(detail.row.metadata)
+    return RunPageData(
         row=detail.row,
-        inputs=build_payload_view(detail, Payload.INPUTS),
+        inputs=build_payload_view(
+            detail, Payload.INPUTS, parse_tools(extra.get("invocation_params"))
+        ),
         outputs=build_payload_view(detail, Payload.OUTPUTS),
-        error=_error(detail),
+        error=_error_text(detail),
         metadata=metadata,
-        runtime=_key_values(extra.get("runtime")),
-        parameters=_parameters(extra.get("invocation_params"), dict(metadata)),
+        runtime=_sorted_pairs(extra.get("runtime")),
+        parameters=_model_parameters(extra.get("invocation_params"), dict(metadata)),
         events=[_build_event(e, detail.row.start_time) for e in events[:MAX_EVENTS]],
         event_count=len(events),
         feedback=list(feedback),
+        estimated_tokens=estimate_tokens(detail),
     )
 
 
-def load_payload(project: Project, run_id: UUID, which: Payload) -> Fragment:
+def load_payload(project: Project, run_id: UUID, payload: Payload) -> Fragment:
     """Return a payload as recorded JSON; raises 404 if absent."""
-    detail = run_store.get(project.workspace_id, run_id, project_id=project.pk, payloads=(which,))
-    result = detail.json(which) if detail else None
-    if result is None:
+    detail = run_store.get(project.workspace_id, run_id, project_id=project.pk, payloads=(payload,))
+    body = detail.json(payload) if detail else None
+    if body is None:
         raise errors.NotFound
-    return result
-
-
-def build_payload_view(detail: RunDetail, which: Payload) -> PayloadView:
-    body = detail.json(which)
-    value = detail.value(which) if body is not None and len(body) <= RENDERED_BYTES else None
-    result = messages.parse_messages(value)
-    documents = [] if result else messages.parse_documents(value)
-    text = None if result or documents else messages.single_text(value)
-    return PayloadView(which.value, body, result, text, documents)
+    return body
 
 
 def build_usage_lines(usage: Usage) -> list[UsageLine]:
-    """Return the rows of prompt, completion and their details, as far as recorded."""
+    """Return the rows for prompt, completion and their details that were recorded."""
     lines = []
     details = usage.details or {}
     for name, tokens, cost, key in (
@@ -187,12 +133,16 @@ def build_usage_lines(usage: Usage) -> list[UsageLine]:
         if tokens is None and cost is None:
             continue
         lines.append(UsageLine(name, tokens, cost))
-        of_tokens = _parse_details(details.get(f"{key}_token_details"))
-        of_cost = _parse_details(details.get(f"{key}_cost_details"))
-        for part in sorted(of_tokens.keys() | of_cost.keys()):
-            count = of_tokens.get(part)
-            whole = None if count is None else int(count)
-            lines.append(UsageLine(part.replace("_", " "), whole, of_cost.get(part), is_part=True))
+        token_details = _parse_details(details.get(f"{key}_token_details"))
+        cost_details = _parse_details(details.get(f"{key}_cost_details"))
+        for part in sorted(token_details.keys() | cost_details.keys()):
+            count = token_details.get(part)
+            tokens_of_part = None if count is None else int(count)
+            lines.append(
+                UsageLine(
+                    part.replace("_", " "), tokens_of_part, cost_details.get(part), is_part=True
+                )
+            )
     if lines:
         lines.append(UsageLine("Total", usage.total_tokens, usage.total_cost))
     return lines
@@ -214,39 +164,38 @@ def _parse_details(details: Mapping[str, Any] | None) -> dict[str, Decimal]:
 def _build_event(event: Any, start: datetime) -> EventView:
     if not isinstance(event, dict):
         return EventView("event", "", None, dumps_text(event)[:500])
-    rest = {key: value for key, value in event.items() if key not in ("name", "time")}
+    attributes = {key: value for key, value in event.items() if key not in ("name", "time")}
     time = str(event.get("time") or "")
     try:
-        index: datetime | None = datetime.fromisoformat(time)
+        recorded_at: datetime | None = datetime.fromisoformat(time)
     except ValueError:
-        index = None
-    offset = index.replace(tzinfo=index.tzinfo or start.tzinfo) - start if index else None
-    text = dumps_text(rest)[:500] if rest else ""
+        recorded_at = None
+    offset = None
+    if recorded_at is not None:
+        offset = recorded_at.replace(tzinfo=recorded_at.tzinfo or start.tzinfo) - start
+    text = dumps_text(attributes)[:500] if attributes else ""
     return EventView(str(event.get("name") or "event"), time, offset, text)
 
 
-def _parameters(invocation: Any, metadata: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return the invocation parameters of a model, from the places where clients record them."""
+def _model_parameters(invocation: Any, metadata: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the model parameters from the invocation, or else from the metadata."""
     values = invocation if isinstance(invocation, dict) else {}
     result = {}
     for name in _PARAMETERS:
         value = values.get(name, metadata.get(f"ls_{name}"))
         if value is not None:
             result[name.replace("_", " ")] = value if isinstance(value, str) else dumps_text(value)
-    tools = values.get("tools")
-    if isinstance(tools, list) and tools:
-        result["tools"] = str(len(tools))
     return list(result.items())
 
 
-def _error(detail: RunDetail) -> str | None:
+def _error_text(detail: RunDetail) -> str | None:
     error = detail.value(Payload.ERROR)
     if error is None:
         return detail.row.error_preview
     return error if isinstance(error, str) else dumps_text(error)
 
 
-def _key_values(values: Any) -> list[tuple[str, str]]:
+def _sorted_pairs(values: Any) -> list[tuple[str, str]]:
     """Return names and values as text, sorted by name."""
     if not isinstance(values, dict):
         return []

@@ -20,7 +20,7 @@ class TagChoice:
 
     key: TagKey
     values: list[TagValue]
-    chosen: UUID | None = None
+    selected_id: UUID | None = None
 
     @property
     def field(self) -> str:
@@ -29,15 +29,17 @@ class TagChoice:
 
 def load_tag_choices(workspace_id: UUID, project_id: UUID | None = None) -> list[TagChoice]:
     """Return the tag keys that have values, by name, with the project's values."""
-    carried = {}
+    current = {}
     if project_id is not None:
         for item in tags.list_taggings(workspace_id, ResourceType.PROJECT, [project_id]):
-            carried[item.tag_value.tag_key_id] = item.tag_value_id
+            current[item.tag_value.tag_key_id] = item.tag_value_id
     values = TagValue.objects.for_workspace(workspace_id).order_by("value")
     keys = TagKey.objects.for_workspace(workspace_id).order_by("key")
-    result = keys.prefetch_related(Prefetch("values", values))
-    offered = [TagChoice(key, list(key.values.all()), carried.get(key.pk)) for key in result]
-    return [choice for choice in offered if choice.values]
+    keys_with_values = keys.prefetch_related(Prefetch("values", values))
+    choices = [
+        TagChoice(key, list(key.values.all()), current.get(key.pk)) for key in keys_with_values
+    ]
+    return [choice for choice in choices if choice.values]
 
 
 def tags_by_project(workspace_id: UUID, ids: Collection[UUID]) -> Mapping[UUID, list[Tagging]]:
@@ -48,15 +50,15 @@ def tags_by_project(workspace_id: UUID, ids: Collection[UUID]) -> Mapping[UUID, 
     return result
 
 
-def parse_tag_filter(text: str, offered: Collection[TagChoice]) -> TagValue | None:
-    """Return the tag text of a query parameter; None if invalid or unknown."""
+def parse_tag_filter(text: str, choices: Collection[TagChoice]) -> TagValue | None:
+    """Return the tag value of a query parameter; None if invalid or unknown."""
     with suppress(ValueError):
-        selected = UUID(text)
-        return next((v for choice in offered for v in choice.values if v.pk == selected), None)
+        value_id = UUID(text)
+        return next((v for choice in choices for v in choice.values if v.pk == value_id), None)
     return None
 
 
-def set_tag(workspace_id: UUID, project_id: UUID, posted: Mapping[str, str]) -> None:
+def set_tags(workspace_id: UUID, project_id: UUID, posted: Mapping[str, str]) -> None:
     """Set the selected value of each submitted key; an empty selection removes the tag."""
     selected: dict[UUID, UUID | None] = {}
     for choice in load_tag_choices(workspace_id, project_id):

@@ -1,21 +1,23 @@
-"""Data of threads: their turns as one conversation."""
+"""Data of threads: the list, a thread's turns as one conversation, and its metrics."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from decimal import Decimal
+from typing import Any
 
 from apps.feedback.services import score_stats
 from apps.trace_store import Payload, RunDetail, RunPage, RunQuery, RunRow, filters, run_store
-from apps.trace_store.aggregation import ThreadRow
-from apps.trace_store.errors import FilterError
+from apps.trace_store.aggregation import ThreadSummary
 from apps.trace_store.metrics import Measure
-from apps.tracing import conversations
+from apps.tracing import messages
 from apps.tracing.messages import Message
 from apps.tracing.models import Project
-from apps.tracing.pages.run_list import FilterProblem, ListState, feedback_chips, filter_problem
-from apps.tracing.pages.run_views import PayloadView, build_payload_view
+from apps.tracing.pages.filter_clauses import FilterProblem
+from apps.tracing.pages.payload_views import PayloadView, build_turn_payload_view
+from apps.tracing.pages.run_list import ListState, feedback_chips
 
 TURNS_PER_PAGE = 50
 THREADS_PER_PAGE = 50
@@ -26,14 +28,14 @@ class Turn:
     row: RunRow
     inputs: PayloadView
     outputs: PayloadView
-    said: Sequence[Message]
-    """The input messages that the previous turn did not have."""
-    answered: Sequence[Message]
+    new_inputs: Sequence[Message]
+    """The input messages that are not in earlier turns."""
+    new_outputs: Sequence[Message]
     feedback: Sequence[tuple[str, str]] = ()
 
 
 @dataclass(frozen=True)
-class Thread:
+class ThreadOverview:
     key: str
     turns: list[Turn]
     next_cursor: str | None
@@ -44,8 +46,8 @@ class Thread:
 
     @property
     def cost(self) -> Decimal | None:
-        known = [c for turn in self.turns if (c := turn.row.usage.total_cost) is not None]
-        return sum(known, Decimal(0)) if known else None
+        costs = [c for turn in self.turns if (c := turn.row.usage.total_cost) is not None]
+        return sum(costs, Decimal(0)) if costs else None
 
     @property
     def errors(self) -> int:
@@ -54,20 +56,20 @@ class Thread:
 
 @dataclass(frozen=True)
 class ListedThread:
-    row: ThreadRow
+    row: ThreadSummary
     feedback: Sequence[tuple[str, str]]
 
     @property
     def tokens(self) -> int:
-        return int(self.row.figures.total(Measure.TOTAL_TOKENS))
+        return int(self.row.metrics.total(Measure.TOTAL_TOKENS))
 
     @property
     def cost(self) -> Decimal:
-        return Decimal(self.row.figures.total(Measure.TOTAL_COST))
+        return Decimal(self.row.metrics.total(Measure.TOTAL_COST))
 
     @property
     def latency(self) -> float | None:
-        result = self.row.figures.quantile(Measure.LATENCY, 0.5)
+        result = self.row.metrics.quantile(Measure.LATENCY, 0.5)
         return None if result is None else float(result)
 
 
@@ -79,21 +81,18 @@ class ThreadList:
 
 
 def load_thread_list(project: Project, state: ListState, page: int) -> ThreadList:
-    """Load a page of the project's threads by latest turn."""
-    try:
-        query = state.query(project)
-    except FilterError as error:
-        return ThreadList(problem=filter_problem(error, state.filter))
-    result = run_store.threads(
+    """Load a page of threads by latest turn; an invalid filter is not applied but reported."""
+    query = state.without_invalid_filters.query(project)
+    result = run_store.query_threads(
         project.workspace_id, query, offset=page * THREADS_PER_PAGE, limit=THREADS_PER_PAGE
     )
-    data = score_stats.by_thread(
+    scores = score_stats.by_thread(
         project.workspace_id, project.pk, [row.thread_key for row in result.threads]
     )
     rows = [
-        ListedThread(row, feedback_chips(data.get(row.thread_key, {}))) for row in result.threads
+        ListedThread(row, feedback_chips(scores.get(row.thread_key, {}))) for row in result.threads
     ]
-    return ThreadList(rows, result.total)
+    return ThreadList(rows, result.total, state.problem)
 
 
 def load_turns(
@@ -104,7 +103,7 @@ def load_turns(
         project_ids=[project.pk],
         is_root=True,
         oldest_first=True,
-        where=filters.parse(f"eq(thread_id, {filters.quote(key)})"),
+        where=filters.thread_filter(key),
     )
     return run_store.query(
         project.workspace_id,
@@ -115,23 +114,82 @@ def load_turns(
     )
 
 
-def load_thread(project: Project, key: str, *, cursor: str = "") -> Thread:
-    """Load a page of the thread's turns as a conversation; None if it does not exist."""
+def load_thread(project: Project, key: str, *, cursor: str = "") -> ThreadOverview:
+    """Load a page of the thread's turns as a conversation; no turns if it does not exist."""
     page = load_turns(project, key, cursor=cursor, payloads=(Payload.INPUTS, Payload.OUTPUTS))
     ids = [detail.row.id for detail in page.runs]
-    data = score_stats.by_run(project.workspace_id, ids) if ids else {}
+    scores = score_stats.by_run(project.workspace_id, ids) if ids else {}
     turns: list[Turn] = []
     for detail in page.runs:
-        turns.append(_build_turn(detail, turns, feedback_chips(data.get(detail.row.id, {}))))
-    return Thread(key, turns, page.next_cursor)
+        turns.append(_build_turn(detail, turns, feedback_chips(scores.get(detail.row.id, {}))))
+    return ThreadOverview(key, turns, page.next_cursor)
 
 
 def _build_turn(
     detail: RunDetail, before: Sequence[Turn], feedback: Sequence[tuple[str, str]]
 ) -> Turn:
-    """Build a turn without the messages of the previous one."""
-    inputs, outputs = (build_payload_view(detail, p) for p in (Payload.INPUTS, Payload.OUTPUTS))
-    known = [m for turn in before for m in (*turn.said, *turn.answered)]
-    data = conversations.new_messages(inputs.messages, known)
-    answered = conversations.new_messages(outputs.messages, [*known, *data])
-    return Turn(detail.row, inputs, outputs, data, answered, feedback)
+    """Build a turn without the messages of earlier ones."""
+    inputs, outputs = (
+        build_turn_payload_view(detail, p) for p in (Payload.INPUTS, Payload.OUTPUTS)
+    )
+    earlier = [m for turn in before for m in (*turn.new_inputs, *turn.new_outputs)]
+    new_inputs = messages.new_messages(inputs.messages, earlier)
+    new_outputs = messages.new_messages(outputs.messages, [*earlier, *new_inputs])
+    return Turn(detail.row, inputs, outputs, new_inputs, new_outputs, feedback)
+
+
+@dataclass(frozen=True)
+class ThreadDetails:
+    row: ThreadSummary
+    turns: Sequence[RunRow]
+    next_cursor: str | None
+    feedback: Sequence[tuple[str, Mapping[str, Any]]]
+    """Feedback on the thread and on its turns, by key."""
+    metadata: Sequence[tuple[str, Any]]
+    """Metadata of the page's last turn."""
+
+    @property
+    def duration(self) -> timedelta | None:
+        """Return the time from the first turn's start to the last turn's end."""
+        return None if self.row.last_end is None else self.row.last_end - self.row.first_start
+
+    def _quantile(self, share: float) -> float | None:
+        result = self.row.metrics.quantile(Measure.LATENCY, share)
+        return None if result is None else float(result)
+
+    @property
+    def median_latency(self) -> float | None:
+        return self._quantile(0.5)
+
+    @property
+    def p99_latency(self) -> float | None:
+        return self._quantile(0.99)
+
+    @property
+    def tokens(self) -> tuple[int, int, int]:
+        """Return the amounts of input, output and total."""
+        measures = (Measure.PROMPT_TOKENS, Measure.COMPLETION_TOKENS, Measure.TOTAL_TOKENS)
+        prompt, completion, total = (int(self.row.metrics.total(measure)) for measure in measures)
+        return prompt, completion, total
+
+    @property
+    def costs(self) -> tuple[Decimal, Decimal, Decimal]:
+        """Return the amounts of input, output and total."""
+        measures = (Measure.PROMPT_COST, Measure.COMPLETION_COST, Measure.TOTAL_COST)
+        prompt, completion, total = (
+            Decimal(self.row.metrics.total(measure)) for measure in measures
+        )
+        return prompt, completion, total
+
+
+def load_details(project: Project, key: str, *, cursor: str = "") -> ThreadDetails | None:
+    """Load the thread's metrics with a page of its turns; None if it does not exist."""
+    query = RunQuery(project_ids=[project.pk], where=filters.thread_filter(key))
+    row = run_store.fetch_thread(project.workspace_id, key, query)
+    if row is None:
+        return None
+    page = load_turns(project, key, cursor=cursor)
+    turns = [detail.row for detail in page.runs]
+    scores = score_stats.by_thread(project.workspace_id, project.pk, [key]).get(key, {})
+    metadata = sorted(turns[-1].metadata.items()) if turns else []
+    return ThreadDetails(row, turns, page.next_cursor, sorted(scores.items()), metadata)

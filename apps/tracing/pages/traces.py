@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -16,9 +16,9 @@ from apps.tracing.models import Project
 from apps.tracing.pages.run_list import feedback_chips
 
 FIRST_ROWS = 60
-"""Rows rendered by the server; the rest is sent as data."""
+"""The number of rows that the server renders; further rows are sent as data."""
 INLINE_RUNS = 1_000
-"""A larger tree is fetched after the page has loaded."""
+"""The largest tree in the page; a larger tree is fetched after the page has loaded."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class TreeRun:
     parent: int
     depth: int
     start: float
-    took: float | None
+    duration: float | None
     feedback: Sequence[tuple[str, str]] = ()
 
     def as_json(self) -> list[Any]:
@@ -43,7 +43,7 @@ class TreeRun:
             self.row.name,
             self.row.status.value,
             round(self.start, 3),
-            None if self.took is None else round(self.took, 3),
+            None if self.duration is None else round(self.duration, 3),
             usage.prompt_tokens,
             usage.completion_tokens,
             None if cost is None else float(cost),
@@ -73,18 +73,18 @@ class Tree:
         return sum(run.row.error_preview is not None for run in self.runs)
 
     def as_json(self) -> Fragment:
-        visible_tree = [run.as_json() for run in self.runs]
-        return Fragment(dumps_text({"total": self.total, "runs": visible_tree}).encode())
+        runs = [run.as_json() for run in self.runs]
+        return Fragment(dumps_text({"total": self.total, "runs": runs}).encode())
 
 
-def load_trace(project: Project, trace_id: UUID, *, now: datetime | None = None) -> Tree:
+def load_trace(project: Project, trace_id: UUID) -> Tree:
     """Load the whole trace with the feedback on its runs."""
-    rows = run_store.trace(project.workspace_id, trace_id, project_id=project.pk)
-    data = _feedback(project.workspace_id, rows)
-    return build_tree(rows, now or datetime.now(UTC), data)
+    rows = run_store.fetch_trace(project.workspace_id, trace_id, project_id=project.pk)
+    feedback = score_stats.by_run(project.workspace_id, [row.id for row in rows]) if rows else {}
+    return build_tree(rows, datetime.now(UTC), feedback)
 
 
-def visible_tree(rows: Sequence[RunRow]) -> Tree:
+def build_shared_tree(rows: Sequence[RunRow]) -> Tree:
     """Build the tree of runs in any order; runs of several traces form several trees."""
     return build_tree(sorted(rows, key=lambda row: row.dotted_order), datetime.now(UTC))
 
@@ -98,22 +98,18 @@ def build_tree(
     begin = min(row.start_time for row in rows)
     end = max(row.end_time or now for row in rows)
     position = {row.id: index for index, row in enumerate(rows)}
-    created: list[TreeRun] = []
+    runs: list[TreeRun] = []
     for row in rows:
         parent = position.get(row.parent_run_id, -1) if row.parent_run_id else -1
-        depth = created[parent].depth + 1 if 0 <= parent < len(created) else 0
+        depth = runs[parent].depth + 1 if 0 <= parent < len(runs) else 0
         latency = row.latency
-        took = None if latency is None else max(0.0, _milliseconds(latency))
+        duration = None if latency is None else max(0.0, _milliseconds(latency))
         chips = feedback_chips((feedback or {}).get(row.id, {}))
-        created.append(
-            TreeRun(row, parent, depth, _milliseconds(row.start_time - begin), took, chips)
+        runs.append(
+            TreeRun(row, parent, depth, _milliseconds(row.start_time - begin), duration, chips)
         )
-    return Tree(created, max(0.0, _milliseconds(end - begin)))
+    return Tree(runs, max(0.0, _milliseconds(end - begin)))
 
 
-def _feedback(workspace_id: UUID, rows: Collection[RunRow]) -> Mapping[UUID, FeedbackStats]:
-    return score_stats.by_run(workspace_id, [row.id for row in rows]) if rows else {}
-
-
-def _milliseconds(span: timedelta) -> float:
-    return span / timedelta(milliseconds=1)
+def _milliseconds(interval: timedelta) -> float:
+    return interval / timedelta(milliseconds=1)

@@ -18,7 +18,7 @@ _CLOCK_SKEW = timedelta(hours=1)
 
 
 @dataclass(frozen=True)
-class Step:
+class TrajectoryStep:
     """One call, or several concurrent calls of the same parent run."""
 
     steps: Sequence[RunRow]
@@ -34,7 +34,7 @@ class TurnSteps:
 
     number: int
     turn: RunRow
-    steps: Sequence[Step]
+    steps: Sequence[TrajectoryStep]
 
 
 @dataclass(frozen=True)
@@ -75,20 +75,20 @@ def _read_steps(project: Project, turns: Sequence[RunRow]) -> tuple[list[RunRow]
     return [detail.row for detail in page.runs], page.next_cursor is not None
 
 
-def group_steps(steps: Iterable[RunRow]) -> list[Step]:
+def group_steps(steps: Iterable[RunRow]) -> list[TrajectoryStep]:
     """Group the calls by time; overlapping calls of one parent form one step."""
-    results: list[list[RunRow]] = []
+    groups: list[list[RunRow]] = []
     for step in sorted(steps, key=lambda item: (item.start_time, item.dotted_order)):
-        if results and _is_concurrent(step, results[-1]):
-            results[-1].append(step)
+        if groups and _is_concurrent(step, groups[-1]):
+            groups[-1].append(step)
         else:
-            results.append([step])
-    return [Step(item) for item in results]
+            groups.append([step])
+    return [TrajectoryStep(item) for item in groups]
 
 
 def _is_concurrent(step: RunRow, others: Sequence[RunRow]) -> bool:
     first = others[0]
-    is_of_kind = step.run_type == first.run_type and step.parent_run_id == first.parent_run_id
-    return is_of_kind and any(
+    is_same_kind = step.run_type == first.run_type and step.parent_run_id == first.parent_run_id
+    return is_same_kind and any(
         other.end_time is None or other.end_time > step.start_time for other in others
     )

@@ -7,6 +7,7 @@ from apps.tracing.services.projects import (
     ensure_default_project,
     ensure_project,
     ensure_projects,
+    get_project,
     update_project,
 )
 from apps.tracing.services.retention import upgrade_traces
@@ -18,6 +19,7 @@ __all__ = [
     "ensure_default_project",
     "ensure_project",
     "ensure_projects",
+    "get_project",
     "update_project",
     "upgrade_traces",
 ]

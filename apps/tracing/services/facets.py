@@ -1,7 +1,8 @@
-"""Facets: the most frequent values of a query's runs, each with its filter."""
+"""Facets: the most frequent values in the runs of a query, each with a filter that selects it."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -17,8 +18,18 @@ SAMPLE_SIZE = 1000
 """Tags and metadata are sampled from the newest runs; `is_sample` marks them."""
 MAX_VALUES = 20
 _MAX_VALUE_LENGTH = 200
+_SDK_METADATA = re.compile(
+    r"ls_|lc_|langgraph_|langsmith|LANGSMITH_|LANGCHAIN_|checkpoint_|__|(?:revision_id|versions)$"
+)
+"""Prefixes of the metadata keys that SDKs add."""
 
 Facet = dict[str, Any]
+"""`key`, `value`, `query` and `n`; `is_sample` or `counted_since` if `n` counts the newest runs."""
+
+
+def is_sdk_metadata(key: str) -> bool:
+    """Return whether SDKs add this metadata key; such keys are listed after the user's own."""
+    return _SDK_METADATA.match(key) is not None
 
 
 def collect_facets(
@@ -43,40 +54,45 @@ def _count_values(
     workspace_id: UUID, query: RunQuery, key: str, attribute: GroupAttribute
 ) -> Iterator[Facet]:
     group_by = GroupBy(attribute, max_groups=MAX_VALUES)
-    answer = run_store.aggregate(
+    result = run_store.aggregate(
         workspace_id, MetricsQuery(query=query, group_by=group_by, measures=())
     )
-    for value, figures in sorted(
-        answer.by_group.items(), key=lambda result: (-result[1].runs, result[0] or "")
+    for value, metrics in sorted(
+        result.by_group.items(), key=lambda pair: (-pair[1].runs, pair[0] or "")
     ):
         if value:
-            yield _facet(key, value, f"eq({key}, {quote(value)})", figures.runs)
+            facet = _facet(key, value, f"eq({key}, {quote(value)})", metrics.runs)
+            if result.counted_since is not None:
+                facet["counted_since"] = result.counted_since
+            yield facet
 
 
 def _sample_runs(workspace_id: UUID, query: RunQuery) -> Iterator[Facet]:
     page = run_store.query(workspace_id, query, limit=SAMPLE_SIZE)
     is_sample = page.next_cursor is not None
-    tags: Counter[str] = Counter()
-    pairs: Counter[tuple[str, str]] = Counter()
+    tag_counts: Counter[str] = Counter()
+    metadata_counts: Counter[tuple[str, str]] = Counter()
     for run in page.runs:
-        tags.update(set(run.row.tags))
-        pairs.update(
+        tag_counts.update(set(run.row.tags))
+        metadata_counts.update(
             (key, text)
             for key, value in run.row.metadata.items()
-            if (text := _text(value)) is not None
+            if (text := _value_text(value)) is not None
         )
-    for tag, times in tags.most_common(MAX_VALUES):
-        yield _facet("tag", tag, f"has(tags, {quote(tag)})", times, is_sample=is_sample)
-    kept: Counter[str] = Counter()
-    for (key, text), times in pairs.most_common():
-        kept[key] += 1
-        if kept[key] <= MAX_VALUES and len(kept) <= MAX_VALUES:
+    for tag, count in tag_counts.most_common(MAX_VALUES):
+        yield _facet("tag", tag, f"has(tags, {quote(tag)})", count, is_sample=is_sample)
+    values_by_key: dict[str, list[tuple[str, int]]] = {}
+    for (key, text), count in metadata_counts.most_common():
+        values_by_key.setdefault(key, []).append((text, count))
+    keys = sorted(values_by_key, key=is_sdk_metadata)
+    for key in keys[:MAX_VALUES]:
+        for text, count in values_by_key[key][:MAX_VALUES]:
             where = f"and(eq(metadata_key, {quote(key)}), eq(metadata_value, {quote(text)}))"
-            yield _facet(f"metadata.{key}", text, where, times, is_sample=is_sample)
+            yield _facet(f"metadata.{key}", text, where, count, is_sample=is_sample)
 
 
-def _text(value: Any) -> str | None:
-    """Metadata values that distinguish runs."""
+def _value_text(value: Any) -> str | None:
+    """Return the text of a short scalar metadata value; None for any other value."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | str) and 0 < len(str(value)) <= _MAX_VALUE_LENGTH:
@@ -85,10 +101,10 @@ def _text(value: Any) -> str | None:
 
 
 def _feedback_facets(stats: FeedbackStats) -> Iterator[Facet]:
-    for key, result in sorted(stats.items(), key=lambda pair: (-pair[1]["n"], pair[0]))[
+    for key, scores in sorted(stats.items(), key=lambda pair: (-pair[1]["n"], pair[0]))[
         :MAX_VALUES
     ]:
-        yield _facet("feedback_key", key, f"eq(feedback_key, {quote(key)})", result["n"])
+        yield _facet("feedback_key", key, f"eq(feedback_key, {quote(key)})", scores["n"])
 
 
 def _facet(key: str, value: str, query: str, n: int, *, is_sample: bool = False) -> Facet:

@@ -1,4 +1,4 @@
-"""The price map of a workspace: editable entries before read-only built-in ones."""
+"""The price map of a workspace: its own entries, then the read-only built-in entries."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from apps.audit.actions import Action
 from apps.audit.services import Target, record
 from apps.core.tenancy import get_or_404
 from apps.trace_store.errors import BuiltInPrice, TooManyPrices
+from apps.trace_store.models import ModelPrice
 from apps.trace_store.pricing import entries, price_map
 from apps.trace_store.pricing.entries import PriceEntry
-from apps.tracing.models import ModelPrice
 
 MAX_PRICES = 1000
-"""Entries per workspace; each is matched against each new model name."""
+"""The maximum number of entries of a workspace; each new model name is matched with all."""
 
 
 def list_prices(workspace_id: UUID) -> list[ModelPrice | PriceEntry]:
     """Return all entries in matching order, the workspace's own first."""
-    own = ModelPrice.objects.for_workspace(workspace_id).newest_first()
-    return [*own, *entries.built_in_entries()]
+    workspace_prices = ModelPrice.objects.for_workspace(workspace_id).newest_first()
+    return [*workspace_prices, *entries.built_in_entries()]
 
 
 @transaction.atomic

@@ -1,4 +1,4 @@
-"""Creating, finding, updating and deleting projects."""
+"""Creating, finding, updating and deleting projects; numbering and progress of experiments."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from typing import Any
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
+from django.db.models import F, Window
+from django.db.models.functions import RowNumber
 from django.utils import timezone
 
 from apps.audit.actions import Action
 from apps.audit.services import Target, record
+from apps.core.connections import raw_cursor
 from apps.core.ids import uuid7
-from apps.core.raw_sql import raw_cursor
+from apps.core.tenancy import get_or_404
 from apps.organizations.models import ResourceType, Workspace
 from apps.organizations.services import tags
 from apps.tracing import dispatch, errors
@@ -22,35 +25,53 @@ from apps.tracing.services import retention
 MAX_NAME_LENGTH = 1000
 
 
+def get_project(workspace_id: UUID, project_id: UUID) -> Project:
+    """Return the workspace's project, or raise 404."""
+    return get_or_404(Project.objects.for_workspace(workspace_id).present(), pk=project_id)
+
+
 def ensure_project(workspace_id: UUID, name: str) -> Project:
-    """Return the workspace's project of that name, created if missing. Idempotent and race-safe."""
+    """Return the project of that name, creating it if missing. Idempotent and race-safe."""
     project_id = ensure_projects(workspace_id, [name])[name]
     return Project.objects.for_workspace(workspace_id).get(pk=project_id)
 
 
 def ensure_default_project(workspace_id: UUID) -> Project:
-    """Return the project of runs without project name. SDKs expect that it always exists."""
+    """Return the project of runs that name no project. SDKs expect that it always exists."""
     return ensure_project(workspace_id, DEFAULT_PROJECT)
+
+
+def provision_workspace(workspace: Workspace) -> None:
+    """Create the default project, because clients read the workspace id from the first project."""
+    ensure_default_project(workspace.pk)
+
+
+def deprovision_workspace(workspace: Workspace) -> None:
+    """Delete all projects; a task removes their runs, files, feedback and links."""
+    projects = Project.objects.for_workspace(workspace).present()
+    projects.update(deleted_at=timezone.now())
+    # The periodic task also finds them if this message is lost.
+    dispatch.remove_deleted_projects()
 
 
 def ensure_projects(workspace_id: UUID, names: Collection[str]) -> dict[str, UUID]:
     """Return the ids of the projects of these names; missing ones are created.
 
-    Concurrent callers get the same project: the unique constraint decides.
+    Concurrent callers get the same project, because a unique constraint allows only one.
     """
-    known = _find_ids(workspace_id, names)
-    missing = sorted(set(names) - known.keys())
-    if missing:
-        fresh = [_build_project(workspace_id, name=name) for name in missing]
-        Project.objects.for_workspace(workspace_id).bulk_create(fresh, ignore_conflicts=True)
-        known |= _find_ids(workspace_id, missing)
-    return known
+    ids = _find_ids(workspace_id, names)
+    missing_names = sorted(set(names) - ids.keys())
+    if missing_names:
+        new_projects = [_build_project(workspace_id, name=name) for name in missing_names]
+        Project.objects.for_workspace(workspace_id).bulk_create(new_projects, ignore_conflicts=True)
+        ids |= _find_ids(workspace_id, missing_names)
+    return ids
 
 
 def ensure_addressed_project(workspace_id: UUID, agent_id: str, environment: str) -> UUID:
-    """Return the project of an agent's environment, created if missing. Race-safe.
+    """Return the id of the project of an agent's environment, creating it if missing. Race-safe.
 
-    Its name combines both, with a number if another project has the name.
+    The name combines agent and environment, with a number if another project has the name.
     """
     projects = Project.objects.for_workspace(workspace_id).present()
     at_address = projects.filter(agent_id=agent_id, agent_environment=environment)
@@ -97,8 +118,9 @@ def create_project(
 ) -> Project:
     """Create a project with tags. A missing name is generated.
 
-    A repeated call with the same client-generated id returns the existing project. A taken name
-    raises `ProjectNameTaken`, or with `upsert` updates and returns the existing project.
+    A repeated call with the same client-generated id returns the existing project. If
+    another project has the name, raises `ProjectNameTaken` or, with `upsert`, updates and returns
+    that project.
     """
     project = _create_or_update(workspace_id, name, upsert=upsert, **fields)
     if tag_value_ids:
@@ -126,10 +148,9 @@ def _create_or_update(
             project.save(force_insert=True)
     except IntegrityError:
         existing = projects.filter(name=name).first()
-        if (
-            existing is None
-        ):  # the id is taken, perhaps in another workspace, which the message must not reveal
-            raise errors.ProjectNameTaken("A project of that id already exists.") from None
+        if existing is None:
+            # The id exists, perhaps in another workspace, which the message must not reveal.
+            raise errors.ProjectNameTaken("A project with this `id` already exists.") from None
         if upsert:
             changes = {key: value for key, value in fields.items() if key != "id"}
             return update_project(project=existing, changes=changes)
@@ -140,7 +161,7 @@ def _create_or_update(
 
 
 def update_project(*, project: Project, changes: Mapping[str, Any]) -> Project:
-    """Update the given fields and return the project; a taken name raises `ProjectNameTaken`."""
+    """Set the changed fields; a name of another project raises `ProjectNameTaken`."""
     if not changes:
         return project
     tier_before = project.trace_tier
@@ -189,3 +210,40 @@ def delete_project(*, project: Project) -> None:
     )
     # The periodic task also finds the project if this message is lost.
     dispatch.remove_deleted_projects()
+
+
+def experiment_numbers(workspace_id: UUID, projects: Collection[Project]) -> dict[UUID, int]:
+    """Return each project's ordinal among the experiments of its dataset, from 1."""
+    datasets = {
+        project.reference_dataset_id for project in projects if project.reference_dataset_id
+    }
+    if not datasets:
+        return {}
+    siblings = Project.objects.for_workspace(workspace_id).present()
+    experiments = siblings.filter(reference_dataset_id__in=datasets).annotate(
+        number=Window(
+            RowNumber(),
+            partition_by=F("reference_dataset_id"),
+            order_by=[F("start_time").asc(), F("pk").asc()],
+        )
+    )
+    return dict(experiments.values_list("pk", "number"))
+
+
+def experiment_progress(
+    project: Project, traces: int, feedback: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any] | None:
+    """Return the completed share of the plan; None without a plan."""
+    plan = project.plan or {}
+    examples = plan.get("num_examples")
+    if not project.reference_dataset_id or not examples:
+        return None
+    expected = examples * (plan.get("num_repetitions") or 1)
+    return {
+        "expected_run_count": expected,
+        "run_progress": min(traces / expected, 1.0),
+        "evaluator_progress": {
+            key: min((feedback.get(key, {}).get("n") or 0) / expected, 1.0)
+            for key in plan.get("evaluator_keys") or ()
+        },
+    }

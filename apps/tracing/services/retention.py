@@ -1,7 +1,7 @@
-"""Retention policies; see docs/adr/0020-retention.md.
+"""Retention policies, and the removal of expired traces; see docs/adr/0020-retention.md.
 
-A trace has the tier that its project had when it was received: lowering the tier affects new
-traces, raising it all traces. Feedback makes a trace long-lived.
+Lowering the tier of a project affects only traces that are received later; raising it affects all
+of its traces. Feedback makes a trace long-lived.
 """
 
 from __future__ import annotations
@@ -18,10 +18,13 @@ from django.utils import timezone
 
 from apps.audit.actions import Action
 from apps.audit.services import Target, record
-from apps.core.raw_sql import raw_cursor
 from apps.organizations.models import Organization, Workspace
-from apps.trace_store import RunRow
-from apps.tracing.models import Project, RetainedTrace, Retention, TraceTier
+from apps.trace_store import RunRow, run_store
+from apps.trace_store.models import RetainedTrace
+from apps.trace_store.types import RetentionCutoffs
+from apps.tracing.models import Project, Retention, TraceTier
+
+_DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +45,8 @@ class RetentionPolicy:
 
 
 def policy_for_workspace(workspace: Workspace) -> RetentionPolicy:
-    """Return the policy of the workspace, inherited from organization and installation."""
-    data = list(Retention.objects.reaching(workspace))
-    return _resolve_policy(data)
+    """Return the policy of the workspace; unset fields come from organization or installation."""
+    return _resolve_policy(Retention.objects.reaching(workspace))
 
 
 def policy_for_organization(organization: Organization) -> RetentionPolicy:
@@ -80,23 +82,25 @@ def set_policy(
     With `all_projects`, existing projects get the default tier as well.
     """
     # workspace_id None is the organization's row; the stubs do not accept None here.
-    place: dict[str, Any] = {"organization_id": organization_id, "workspace_id": workspace_id}
-    data = Retention.objects.filter(**place)
-    before = data.values(*changes).first() if changes else None
+    owner: dict[str, Any] = {"organization_id": organization_id, "workspace_id": workspace_id}
+    rows = Retention.objects.filter(**owner)
+    before = rows.values(*changes).first() if changes else None
     record(
         Action.RETENTION_CHANGED,
         Target("retention", workspace_id or organization_id),
         before=before or dict.fromkeys(changes),
         after={**changes, "apply_to_all_projects": all_projects or None},
-        **place,
+        **owner,
     )
-    Retention.objects.update_or_create(**place, defaults=changes)
+    Retention.objects.update_or_create(**owner, defaults=changes)
     tier = changes.get("default_trace_tier")
     if not all_projects or tier is None:
         return
-    of = [workspace_id] if workspace_id else _workspace_ids(organization_id)
-    for item in of:
-        for project in Project.objects.for_workspace(item).present().exclude(trace_tier=tier):
+    workspace_ids = [workspace_id] if workspace_id else _workspace_ids(organization_id)
+    for affected_id in workspace_ids:
+        for project in (
+            Project.objects.for_workspace(affected_id).present().exclude(trace_tier=tier)
+        ):
             set_tier(project, tier)
             project.save(update_fields=["trace_tier", "short_since", "updated_at"])
 
@@ -122,45 +126,55 @@ def upgrade_traces(workspace_id: UUID, trace_ids: Collection[UUID]) -> None:
     """
     if not trace_ids:
         return
-    # Sorted, so that concurrent transactions with the same traces cannot deadlock.
-    with raw_cursor() as cursor:
-        cursor.execute(
-            "INSERT INTO tracing_retainedtrace (id, created_at, workspace_id, trace_id)"
-            " SELECT gen_random_uuid(), now(), %s, said.id"
-            " FROM unnest(%s::uuid[]) AS said(id)"
-            " WHERE EXISTS (SELECT 1 FROM tracing_project"
-            " WHERE workspace_id = %s AND short_since IS NOT NULL AND deleted_at IS NULL)"
-            " ON CONFLICT DO NOTHING",
-            [workspace_id, sorted(set(trace_ids)), workspace_id],
-        )
+    projects = Project.objects.for_workspace(workspace_id).present()
+    if projects.filter(short_since__isnull=False).exists():
+        run_store.retain_traces(workspace_id, trace_ids)
 
 
 def tiers_for_runs(workspace_id: UUID, rows: Collection[RunRow]) -> dict[UUID, tuple[str, bool]]:
-    """Return by trace id the tier, and whether feedback upgraded it."""
+    """Return the tier of each trace by id, and whether feedback upgraded it."""
     projects = {row.project_id for row in rows}
-    short = {
+    short_since = {
         project.pk: project.short_since
         for project in Project.objects.for_workspace(workspace_id).filter(
             pk__in=projects, short_since__isnull=False
         )
         if project.short_since is not None
     }
-    doubtful = {
+    short_or_upgraded = {
         row.trace_id
         for row in rows
-        if row.project_id in short and row.received_at >= short[row.project_id]
+        if row.project_id in short_since and row.received_at >= short_since[row.project_id]
     }
-    kept: set[UUID] = set()
-    if doubtful:
-        kept = set(
+    upgraded: set[UUID] = set()
+    if short_or_upgraded:
+        upgraded = set(
             RetainedTrace.objects.for_workspace(workspace_id)
-            .filter(trace_id__in=doubtful)
+            .filter(trace_id__in=short_or_upgraded)
             .values_list("trace_id", flat=True)
         )
     return {
         row.trace_id: (
-            TraceTier.SHORT if row.trace_id in doubtful - kept else TraceTier.LONG,
-            row.trace_id in kept,
+            TraceTier.SHORT if row.trace_id in short_or_upgraded - upgraded else TraceTier.LONG,
+            row.trace_id in upgraded,
         )
         for row in rows
     }
+
+
+def expire_traces(now: datetime | None = None) -> None:
+    """Remove expired traces. Idempotent, safe to run concurrently and to interrupt."""
+    now = now or timezone.now()
+    cutoffs = {workspace.pk: _cutoffs(workspace, now) for workspace in Workspace.objects.all()}
+    run_store.expire(cutoffs)
+
+
+def _cutoffs(workspace: Workspace, now: datetime) -> list[RetentionCutoffs]:
+    """The cutoffs of the workspace's projects."""
+    policy = policy_for_workspace(workspace)
+    long, short = policy.cutoff(TraceTier.LONG, now), policy.cutoff(TraceTier.SHORT, now)
+    projects = Project.objects.for_workspace(workspace).present()
+    return [
+        RetentionCutoffs(project_id, long if days is None else now - days * _DAY, short, since)
+        for project_id, days, since in projects.values_list("pk", "long_days", "short_since")
+    ]

@@ -14,8 +14,8 @@ FILTER_FIELDS = ("filter_string", "trace_filter_string", "tree_filter_string")
 
 
 def create_view(*, project: Project, **fields: Any) -> SavedView:
-    """Create a view of the project; an invalid filter raises `FilterError` with its column."""
-    _check(fields)
+    """Create a view of the project; an invalid filter raises `FilterError`."""
+    _validate_filters(fields)
     view = SavedView(workspace_id=project.workspace_id, project=project, **fields)
     view.save(force_insert=True)
     return view
@@ -23,7 +23,7 @@ def create_view(*, project: Project, **fields: Any) -> SavedView:
 
 def update_view(*, view: SavedView, changes: Mapping[str, Any]) -> SavedView:
     """Update the given fields and return the view."""
-    _check(changes)
+    _validate_filters(changes)
     for name, value in changes.items():
         setattr(view, name, value)
     if changes:
@@ -48,7 +48,7 @@ def delete_view(*, view: SavedView) -> None:
     SavedView.objects.for_workspace(view.workspace_id).filter(pk=view.pk).delete()
 
 
-def _check(fields: Mapping[str, Any]) -> None:
+def _validate_filters(fields: Mapping[str, Any]) -> None:
     for name in FILTER_FIELDS:
         if fields.get(name):
             filters.parse(fields[name])

@@ -13,7 +13,7 @@ from apps.audit.actions import Action
 from apps.audit.services import Target, record
 from apps.feedback.models import Feedback
 from apps.feedback.querysets import FeedbackQuerySet
-from apps.organizations.models import Workspace
+from apps.organizations.models import Organization, Workspace
 from apps.trace_store import (
     ALL_PAYLOADS,
     NO_PAYLOADS,
@@ -29,12 +29,19 @@ from apps.tracing import errors
 from apps.tracing.models import Share
 
 MAX_RUNS_SHOWN = 1000
+"""The maximum number of runs on the public page of a link."""
+REMOVAL_STATEMENT = """
+DELETE FROM tracing_share s USING {runs} r
+WHERE s.workspace_id = r.workspace_id AND s.project_id = r.project_id
+  AND s.trace_id = r.trace_id AND r.is_root
+"""
+"""Deletes the links to removed traces, see `apps.trace_store.hooks.register_removal`."""
 
 
 def is_sharing_allowed(workspace_id: UUID) -> bool:
     """Return whether the workspace's organization permits public links.
 
-    Checked when a link is created and when it is followed; false for deleted workspaces.
+    Creating and opening a link both check it. False for deleted workspaces.
     """
     return (
         Workspace.objects.present()
@@ -48,28 +55,34 @@ def share_trace(
 ) -> Share:
     """Share the run's trace; a repeated call returns the existing link.
 
-    Raises `RunNotFound` for an unknown run, and `ShareTokenTaken` if any other link has the
-    token.
+    Raises `RunNotFound` for an unknown run, and `ShareTokenTaken` if another link has the token.
     """
-    run = run_store.get(workspace_id, run_id, project_id=project_id, payloads=NO_PAYLOADS)
-    if run is None:
-        raise errors.RunNotFound
+    row = _find_run(workspace_id, run_id, project_id)
     return _save_share(
         Share(
             workspace_id=workspace_id,
             token=token or uuid4(),
-            project_id=run.row.project_id,
-            trace_id=run.row.trace_id,
-            run_id=run.row.id,
+            project_id=row.project_id,
+            trace_id=row.trace_id,
+            run_id=row.id,
         )
     )
 
 
+def _find_run(workspace_id: UUID, run_id: UUID, project_id: UUID | None = None) -> RunRow:
+    run = run_store.get(workspace_id, run_id, project_id=project_id, payloads=NO_PAYLOADS)
+    if run is None:
+        raise errors.RunNotFound
+    return run.row
+
+
 def share_thread(workspace_id: UUID, project_id: UUID, thread_key: str) -> Share:
     """Share all present and future traces of the thread; repeated calls return one link."""
-    query = RunQuery(project_ids=[project_id], is_root=True, where=_thread_filter(thread_key))
+    query = RunQuery(
+        project_ids=[project_id], is_root=True, where=filters.thread_filter(thread_key)
+    )
     if not run_store.query(workspace_id, query, limit=1).runs:
-        raise errors.ThreadNotFound
+        raise errors.TraceThreadNotFound
     return _save_share(
         Share(workspace_id=workspace_id, project_id=project_id, thread_key=thread_key)
     )
@@ -95,28 +108,30 @@ def _save_share(share: Share) -> Share:
 
 def find_share_of_run(workspace_id: UUID, run_id: UUID) -> Share | None:
     """Return the link of the run's trace, if any; raises `RunNotFound` for an unknown run."""
-    run = run_store.get(workspace_id, run_id, payloads=NO_PAYLOADS)
-    if run is None:
-        raise errors.RunNotFound
+    row = _find_run(workspace_id, run_id)
     return (
         Share.objects.for_workspace(workspace_id)
-        .filter(project_id=run.row.project_id, trace_id=run.row.trace_id)
+        .filter(project_id=row.project_id, trace_id=row.trace_id)
         .first()
     )
 
 
 def revoke_trace_link(workspace_id: UUID, run_id: UUID, *, project_id: UUID | None = None) -> None:
     """Revoke the link of the run's trace, if any. Idempotent."""
-    run = run_store.get(workspace_id, run_id, project_id=project_id, payloads=NO_PAYLOADS)
-    if run is None:
-        raise errors.RunNotFound
+    row = _find_run(workspace_id, run_id, project_id)
     shares = Share.objects.for_workspace(workspace_id)
-    _delete_shares(shares.filter(project_id=run.row.project_id, trace_id=run.row.trace_id))
+    _delete_shares(shares.filter(project_id=row.project_id, trace_id=row.trace_id))
 
 
 def revoke_links(workspace_id: UUID, tokens: Collection[UUID]) -> None:
-    """Revoke these links of the workspace; others are ignored."""
+    """Revoke the workspace's links with these tokens; other tokens are ignored."""
     _delete_shares(Share.objects.for_workspace(workspace_id).filter(token__in=tokens))
+
+
+def revoke_organization_links(organization: Organization) -> None:
+    """Revoke all public links of the organization's workspaces."""
+    for workspace_id in organization.workspaces.values_list("pk", flat=True):
+        Share.objects.for_workspace(workspace_id).delete()
 
 
 @transaction.atomic
@@ -127,7 +142,7 @@ def _delete_shares(shares: QuerySet[Share]) -> None:
 
 
 def _record(action: Action, share: Share) -> None:
-    """Record the change without the token: readers of the audit log could open the link."""
+    """Record the change without the token, with which readers of the audit log could open it."""
     record(
         action,
         Target("run", share.run_id or "", share.thread_key or ""),
@@ -138,7 +153,7 @@ def _record(action: Action, share: Share) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SharedContent:
-    """The runs and feedback that a link exposes; all public reads go through it."""
+    """The runs and feedback that a link exposes; every public read uses this class."""
 
     share: Share
 
@@ -149,7 +164,7 @@ class SharedContent:
         is_root: bool | None = None,
         where: Expression | None = None,
     ) -> RunQuery:
-        """Return the query of the shared runs, or of some of them."""
+        """Return the query of the shared runs that match the arguments."""
         share = self.share
         query = RunQuery(
             project_ids=[share.project_id],
@@ -160,7 +175,7 @@ class SharedContent:
             oldest_first=True,
         )
         if share.thread_key is not None:
-            query = replace(query, where_root=_thread_filter(share.thread_key))
+            query = replace(query, where_root=filters.thread_filter(share.thread_key))
         return query
 
     def run(self, run_id: UUID | None, payloads: Collection[Payload] = ALL_PAYLOADS) -> RunDetail:
@@ -176,7 +191,7 @@ class SharedContent:
         return page.runs[0]
 
     def feedback(self) -> FeedbackQuerySet:
-        """What was said about the runs that the link opens."""
+        """Return the feedback on the shared runs."""
         share = self.share
         rows = Feedback.objects.for_workspace(share.workspace_id)
         rows = rows.filter(project_id=share.project_id, run_id__isnull=False)
@@ -187,31 +202,8 @@ class SharedContent:
 
 def resolve_link(token: UUID) -> SharedContent:
     """Return the content of the link; raises `ShareNotFound` if it is unknown or revoked."""
-    shares = Share.objects.across_workspaces(reason="the token itself names the workspace")
+    shares = Share.objects.across_workspaces(reason="the token determines the workspace")
     share = shares.filter(token=token, project__deleted_at=None).first()
     if share is None or not is_sharing_allowed(share.workspace_id):
         raise errors.ShareNotFound
     return SharedContent(share)
-
-
-@dataclass(frozen=True, slots=True)
-class SharedTrace:
-    """Data of a public page."""
-
-    share: Share
-    opened: RunDetail
-    """The initial run with its payloads."""
-    runs: Sequence[RunRow]
-    """The shared runs, oldest first, at most `MAX_RUNS_SHOWN`."""
-
-
-def load_shared_trace(token: UUID) -> SharedTrace:
-    """Load the data of a public page; raises `ShareNotFound` or `RunNotFound`."""
-    shared = resolve_link(token)
-    opened = shared.run(None)
-    page = run_store.query(shared.share.workspace_id, shared.query(), limit=MAX_RUNS_SHOWN)
-    return SharedTrace(shared.share, opened, [run.row for run in page.runs])
-
-
-def _thread_filter(thread_key: str) -> Expression:
-    return filters.parse(f"eq(thread_id, {filters.quote(thread_key)})")

@@ -1,4 +1,4 @@
-"""Statistics of runs in the API's terms: of a query, of its groups, of projects."""
+"""Statistics of the runs of a query, of its groups and of projects, named as in the API."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ def format_cost(amount: Decimal | None) -> str | None:
 
 
 def _quantile(measure: Measure, share: float) -> Callable[[RunMetrics], Any]:
-    def found(figures: RunMetrics) -> Any:
-        value = figures.quantile(measure, share)
+    def read(metrics: RunMetrics) -> Any:
+        value = metrics.quantile(measure, share)
         return format_cost(value) if isinstance(value, Decimal) else value
 
-    return found
+    return read
 
 
 def _total(measure: Measure) -> Callable[[RunMetrics], Any]:
-    def found(figures: RunMetrics) -> Any:
-        value = figures.total(measure)
+    def read(metrics: RunMetrics) -> Any:
+        value = metrics.total(measure)
         return format_cost(value) if isinstance(value, Decimal) else value
 
-    return found
+    return read
 
 
 METRICS: dict[str, Callable[[RunMetrics], Any]] = {
-    "run_count": lambda figures: figures.runs,
+    "run_count": lambda metrics: metrics.runs,
     "latency_p50": _quantile(M.LATENCY, 0.5),
     "latency_p99": _quantile(M.LATENCY, 0.99),
-    "latency_avg": lambda figures: figures.average(M.LATENCY),
+    "latency_avg": lambda metrics: metrics.average(M.LATENCY),
     "first_token_p50": _quantile(M.FIRST_TOKEN, 0.5),
     "first_token_p99": _quantile(M.FIRST_TOKEN, 0.99),
     "total_tokens": _total(M.TOTAL_TOKENS),
@@ -60,9 +60,9 @@ METRICS: dict[str, Callable[[RunMetrics], Any]] = {
     "completion_cost": _total(M.COMPLETION_COST),
     "cost_p50": _quantile(M.TOTAL_COST, 0.5),
     "cost_p99": _quantile(M.TOTAL_COST, 0.99),
-    "last_run_start_time": lambda figures: figures.last_start,
-    "error_rate": lambda figures: figures.error_rate,
-    "streaming_rate": lambda figures: figures.streaming_rate,
+    "last_run_start_time": lambda metrics: metrics.last_start,
+    "error_rate": lambda metrics: metrics.error_rate,
+    "streaming_rate": lambda metrics: metrics.streaming_rate,
 }
 _MEASURES_BY_PREFIX = {
     "latency": (M.LATENCY,),
@@ -89,15 +89,15 @@ def run_stats(
     select: Collection[str] | None = None,
     with_details: bool = False,
 ) -> dict[str, Any]:
-    """Return all or the selected statistics of the query's runs; zeros and nulls without runs.
+    """Return the selected statistics of the query's runs, by default all.
 
     If only the newest runs were counted, `counted_since` is the start of their period.
     """
     selected = _selected_names(select, with_details=with_details)
-    answer = run_store.aggregate(workspace_id, _metrics_query(query, selected))
-    stats = _render_metrics(answer.whole, selected)
+    result = run_store.aggregate(workspace_id, _metrics_query(query, selected))
+    stats = _render_metrics(result.overall, selected)
     stats |= _related_stats(workspace_id, query, selected)
-    return stats | _partial_result(answer)
+    return stats | _partial_result(result)
 
 
 def grouped_stats(
@@ -109,19 +109,19 @@ def grouped_stats(
     select: Collection[str] | None = None,
     with_details: bool = False,
 ) -> dict[str, dict[str, Any]]:
-    """Return the statistics by group: of the named groups, else of the largest."""
+    """Return the statistics of the named groups, by default of the largest groups."""
     selected = _selected_names(select, with_details=with_details) - set(RELATED_STATS)
     if groups is not None:
         group_by = replace(group_by, max_groups=10_000)
-    answer = run_store.aggregate(
+    result = run_store.aggregate(
         workspace_id, replace(_metrics_query(query, selected), group_by=group_by)
     )
-    names = groups if groups is not None else _groups_by_size(answer)
-    count = {"group_count": len(answer.by_group)} if "group_count" in selected else {}
+    names = groups if groups is not None else _groups_by_size(result)
+    count = {"group_count": len(result.by_group)} if "group_count" in selected else {}
     return {
-        name: _render_metrics(answer.by_group.get(name) or RunMetrics(), selected)
+        name: _render_metrics(result.by_group.get(name) or RunMetrics(), selected)
         | count
-        | _partial_result(answer)
+        | _partial_result(result)
         for name in names
     }
 
@@ -133,9 +133,9 @@ def turn_stats(workspace_id: UUID, query: RunQuery) -> dict[str, Any]:
     return run_stats(workspace_id, turns, select=[*METRICS, "feedback_stats"])
 
 
-def _groups_by_size(answer: MetricsResult) -> list[str]:
-    names = [name for name in answer.by_group if name is not None]
-    return sorted(names, key=lambda name: (-answer.by_group[name].runs, name))
+def _groups_by_size(result: MetricsResult) -> list[str]:
+    names = [name for name in result.by_group if name is not None]
+    return sorted(names, key=lambda name: (-result.by_group[name].runs, name))
 
 
 def project_stats(
@@ -149,8 +149,9 @@ def project_stats(
 ) -> Mapping[UUID, dict[str, Any]]:
     """Return the statistics of each project, as the list shows them with `include_stats`.
 
-    Counts, tokens and first tokens cover all runs, latencies and the error rate root runs. `since`
-    excludes runs that started earlier; the filters of `where` exclude others.
+    Counts, tokens and first token times cover all runs; latencies and the error rate cover root
+    runs. The number of root runs, `trace_count`, is returned if it is selected by name. `since` and
+    the filters of `where` restrict the runs.
     """
     if not project_ids:
         return {}
@@ -158,24 +159,25 @@ def project_stats(
     if since is not None:
         query = replace(query, started_from=since)
     selected = _selected_names(select, with_details=False)
-    everything = _by_project(workspace_id, query, selected)
-    of_traces = {"latency_p50", "latency_p99", "latency_avg", "error_rate"} & selected
+    all_runs = _by_project(workspace_id, query, selected)
+    trace_metrics = {"latency_p50", "latency_p99", "latency_avg", "error_rate"} & selected
     roots: Mapping[str | None, RunMetrics] = {}
-    if of_traces:
-        roots = _by_project(workspace_id, replace(query, is_root=True), of_traces)
-    data = _feedback(workspace_id, project_ids, since, selected)
+    if trace_metrics or "trace_count" in selected:
+        roots = _by_project(workspace_id, replace(query, is_root=True), trace_metrics)
+    feedback = _feedback_stats(workspace_id, project_ids, since, selected)
     stats: dict[UUID, dict[str, Any]] = {}
     for project_id in project_ids:
-        stats[project_id] = _render_metrics(
-            everything.get(str(project_id)) or RunMetrics(), selected
+        stats[project_id] = _render_metrics(all_runs.get(str(project_id)) or RunMetrics(), selected)
+        stats[project_id] |= _render_metrics(
+            roots.get(str(project_id)) or RunMetrics(), trace_metrics
         )
-        stats[project_id] |= _render_metrics(roots.get(str(project_id)) or RunMetrics(), of_traces)
-        stats[project_id] |= {
-            name: score_stats.get(project_id, {}) for name, score_stats in data.items()
-        }
+        if "trace_count" in selected:
+            root_metrics = roots.get(str(project_id))
+            stats[project_id]["trace_count"] = root_metrics.runs if root_metrics else 0
+        stats[project_id] |= {name: scores.get(project_id, {}) for name, scores in feedback.items()}
         if with_facets:
-            result = replace(query, project_ids=[project_id])
-            stats[project_id]["run_facets"] = facets.collect_facets(workspace_id, result)
+            project_query = replace(query, project_ids=[project_id])
+            stats[project_id]["run_facets"] = facets.collect_facets(workspace_id, project_query)
     return stats
 
 
@@ -183,11 +185,11 @@ def _by_project(
     workspace_id: UUID, query: RunQuery, selected: Collection[str]
 ) -> Mapping[str | None, RunMetrics]:
     group_by = GroupBy(GroupAttribute.PROJECT, max_groups=len(query.project_ids or ()))
-    question = replace(_metrics_query(query, selected), group_by=group_by)
-    return run_store.aggregate(workspace_id, question).by_group
+    metrics_query = replace(_metrics_query(query, selected), group_by=group_by)
+    return run_store.aggregate(workspace_id, metrics_query).by_group
 
 
-def _feedback(
+def _feedback_stats(
     workspace_id: UUID,
     project_ids: Sequence[UUID],
     since: datetime | None,
@@ -211,14 +213,14 @@ def _selected_names(select: Collection[str] | None, *, with_details: bool) -> se
 
 
 def _metrics_query(query: RunQuery, selected: Collection[str]) -> MetricsQuery:
-    needed = {
+    required_data = {
         measure
         for name in selected & METRICS.keys()
         for measure in _MEASURES_BY_PREFIX.get(_prefix(name), ())
     }
     return MetricsQuery(
         query=query,
-        measures=[measure for measure in Measure if measure in needed],
+        measures=[measure for measure in Measure if measure in required_data],
         details=bool(set(DETAILS) & set(selected)),
     )
 
@@ -227,11 +229,11 @@ def _prefix(name: str) -> str:
     return name.partition("_")[0]
 
 
-def _render_metrics(figures: RunMetrics, selected: Collection[str]) -> dict[str, Any]:
-    stats = {name: value(figures) for name, value in METRICS.items() if name in selected}
+def _render_metrics(metrics: RunMetrics, selected: Collection[str]) -> dict[str, Any]:
+    stats = {name: value(metrics) for name, value in METRICS.items() if name in selected}
     for kind in DETAILS:
         if kind in selected:
-            amounts = figures.details.get(kind, {})
+            amounts = metrics.details.get(kind, {})
             is_cost = kind.endswith("cost_details")
             stats[kind] = {
                 name: format_cost(amount) if is_cost else int(amount)
@@ -247,13 +249,13 @@ def _related_stats(
     if "feedback_stats" in selected:
         stats["feedback_stats"] = score_stats.for_query(workspace_id, query)
     if "session_feedback_stats" in selected:
-        of_each = score_stats.by_project(workspace_id, query.project_ids or [])
-        stats["session_feedback_stats"] = score_stats.merge_stats(of_each.values())
+        by_project = score_stats.by_project(workspace_id, query.project_ids or [])
+        stats["session_feedback_stats"] = score_stats.merge_stats(by_project.values())
     if "thread_feedback_stats" in selected:
         stats["thread_feedback_stats"] = {
-            key: score_stats
-            for key, score_stats in (stats.get("feedback_stats") or {}).items()
-            if score_stats.get("contains_thread_feedback")
+            key: scores
+            for key, scores in (stats.get("feedback_stats") or {}).items()
+            if scores.get("contains_thread_feedback")
         }
     if "run_facets" in selected:
         stats["run_facets"] = facets.collect_facets(
@@ -262,7 +264,7 @@ def _related_stats(
     return stats
 
 
-def _partial_result(answer: MetricsResult) -> dict[str, Any]:
-    if answer.counted_since is None:
+def _partial_result(result: MetricsResult) -> dict[str, Any]:
+    if result.counted_since is None:
         return {}
-    return {"counted_since": answer.counted_since}
+    return {"counted_since": result.counted_since}

@@ -15,11 +15,15 @@ register = template.Library()
 
 
 @register.simple_tag
-def filter_link(name: str, value: str) -> str:
-    """Return the query string of the run list filtered by a metadata value."""
+def filter_link(name: str, value: str, *, is_root: bool) -> str:
+    """Return the query string of the run list filtered by a metadata value.
+
+    The list shows root runs, or all runs if the value is that of a child run.
+    """
     quoted_name, quoted_value = filter_clauses.quote_value(name), filter_clauses.quote_value(value)
     text = f"and(eq(metadata_key, {quoted_name}), eq(metadata_value, {quoted_value}))"
-    return f"?{urlencode({'filter': text, 'range': 'all'})}"
+    query = {"filter": text, "range": "all"}
+    return f"?{urlencode(query if is_root else query | {'show': 'all'})}"
 
 
 @register.simple_tag
@@ -30,7 +34,7 @@ def thread_link(key: str) -> str:
 
 
 @register.simple_tag(takes_context=True)
-def attachment_address(context: dict[str, Any], file: Attachment, number: int) -> str:
+def attachment_url(context: dict[str, Any], file: Attachment, number: int) -> str:
     """Return the URL of an attachment; on a shared trace it contains the share token."""
     row = context["run"].row
     if token := context.get("token"):

@@ -16,7 +16,7 @@ from apps.core import errors
 from apps.organizations.permissions import Permission
 from apps.trace_store import RunQuery, RunRow, run_store
 from apps.tracing.models import DeletionStatus, Project
-from apps.tracing.pages import projects
+from apps.tracing.services import get_project
 from apps.tracing.services.deletion import delete_traces
 from apps.web_ui.pages import PageRequest, workspace_page
 
@@ -27,7 +27,7 @@ MAX_SELECTED = 200
 @workspace_page(Permission.RUNS_READ)
 def bulk_action(request: PageRequest, project_id: UUID) -> HttpResponse:
     """Compare two selected runs, or delete the selected traces after confirmation."""
-    project = projects.get_project(request.caller.workspace_id, project_id)
+    project = get_project(request.caller.workspace_id, project_id)
     rows = _selected_rows(project, request.POST.getlist("run"))
     back = reverse("project-detail", args=[project.workspace_id, project.pk])
     if query := request.POST.get("back", ""):
@@ -36,33 +36,33 @@ def bulk_action(request: PageRequest, project_id: UUID) -> HttpResponse:
         messages.error(request, "No runs are selected.")
         return redirect(back)
     if request.POST.get("action") == "compare" and len(rows) == 2:
-        chosen = urlencode({"a": str(rows[0].id), "b": str(rows[1].id)})
-        address = reverse("traces-compare", args=[project.workspace_id, project.pk])
-        return redirect(f"{address}?{chosen}")
+        query_string = urlencode({"a": str(rows[0].id), "b": str(rows[1].id)})
+        url = reverse("traces-compare", args=[project.workspace_id, project.pk])
+        return redirect(f"{url}?{query_string}")
     if request.POST.get("action") != "delete":
         messages.error(request, "Select exactly two runs to compare.")
         return redirect(back)
     request.caller.require(Permission.RUNS_DELETE)
-    if "sure" not in request.POST:
+    if "confirmation" not in request.POST:
         context = {"project": project, "rows": rows, "back": back, "query": query}
         return render(request, "tracing/traces_delete.html", context)
     deletion = delete_traces(project=project, trace_ids={row.trace_id for row in rows})
     count = len({row.trace_id for row in rows})
-    what = "1 trace" if count == 1 else f"{count} traces"
+    deleted_traces = "1 trace" if count == 1 else f"{count} traces"
     if deletion.status == DeletionStatus.DONE:
-        messages.success(request, f"{what} with {deletion.removed_runs} runs deleted.")
+        messages.success(request, f"{deleted_traces} with {deletion.removed_runs} runs deleted.")
     else:
-        messages.success(request, f"Deleting {what} in the background.")
+        messages.success(request, f"Deleting {deleted_traces} in the background.")
     return redirect(back)
 
 
 def _selected_rows(project: Project, run_ids: Collection[str]) -> list[RunRow]:
-    """Return the project's runs with these ids, in their order."""
+    """Return the project's runs with these ids, in the order of the ids."""
     try:
         ids = list(dict.fromkeys(UUID(item) for item in run_ids))[:MAX_SELECTED]
     except ValueError:
         raise errors.BadRequest("`run` must be a run id.") from None
     query = RunQuery(project_ids=[project.pk], run_ids=ids)
     page = run_store.query(project.workspace_id, query, limit=MAX_SELECTED) if ids else None
-    result = {detail.row.id: detail.row for detail in page.runs} if page else {}
-    return [result[item] for item in ids if item in result]
+    rows = {detail.row.id: detail.row for detail in page.runs} if page else {}
+    return [rows[run_id] for run_id in ids if run_id in rows]

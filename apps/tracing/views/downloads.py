@@ -16,8 +16,8 @@ from apps.trace_store import ALL_PAYLOADS, RunQuery, run_store
 from apps.trace_store.errors import FilterError
 from apps.tracing.api.v1.rendering import runs_json
 from apps.tracing.models import Project
-from apps.tracing.pages import projects
 from apps.tracing.pages.run_list import ListState
+from apps.tracing.services import get_project
 from apps.web_ui.pages import PageRequest, workspace_page
 
 BATCH_SIZE = 100
@@ -27,25 +27,25 @@ MAX_RUNS = 100_000
 @require_GET
 @workspace_page(Permission.RUNS_READ)
 def trace_download(request: PageRequest, project_id: UUID, run_id: UUID) -> HttpResponseBase:
-    """Download the run; with `whole` all runs of its trace, one per line."""
-    project = projects.get_project(request.caller.workspace_id, project_id)
+    """Download the run or, with `whole`, all runs of the trace, one per line."""
+    project = get_project(request.caller.workspace_id, project_id)
     if "whole" in request.GET:
         query = RunQuery(project_ids=[project.pk], trace_id=run_id, oldest_first=True)
         return _file_response(
             _ndjson_lines(project, query), f"trace-{run_id}.jsonl", "application/x-ndjson"
         )
-    result = run_store.get(project.workspace_id, run_id, project_id=project.pk)
-    if result is None:
+    run = run_store.get(project.workspace_id, run_id, project_id=project.pk)
+    if run is None:
         raise errors.NotFound
-    body = dumps(runs_json(project.workspace_id, [result])[0])
+    body = dumps(runs_json(project.workspace_id, [run])[0])
     return _file_response(iter([body]), f"run-{run_id}.json", "application/json")
 
 
 @require_GET
 @workspace_page(Permission.RUNS_READ)
-def list_download(request: PageRequest, project_id: UUID) -> HttpResponseBase:
+def project_runs_download(request: PageRequest, project_id: UUID) -> HttpResponseBase:
     """Download all runs that the list matches, one per line."""
-    project = projects.get_project(request.caller.workspace_id, project_id)
+    project = get_project(request.caller.workspace_id, project_id)
     try:
         query = ListState.read(request.GET).query(project)
     except FilterError as error:

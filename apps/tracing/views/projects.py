@@ -1,15 +1,20 @@
-"""The list of projects."""
+"""Pages of projects: list, settings, tags, deletion."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
 
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from apps.organizations.permissions import Permission
-from apps.tracing import services
+from apps.tracing import errors, services
+from apps.tracing.forms import ProjectForm
 from apps.tracing.pages import projects, tagging
+from apps.tracing.services import get_project
 from apps.web_ui.pages import PageRequest, workspace_page
 
 
@@ -17,8 +22,8 @@ from apps.web_ui.pages import PageRequest, workspace_page
 @workspace_page(Permission.PROJECTS_READ)
 def project_list(request: PageRequest) -> HttpResponse:
     text = request.GET.get("q", "").strip()[:200]
-    offered = tagging.load_tag_choices(request.caller.workspace_id)
-    tag = tagging.parse_tag_filter(request.GET.get("tag", ""), offered)
+    tag_choices = tagging.load_tag_choices(request.caller.workspace_id)
+    tag = tagging.parse_tag_filter(request.GET.get("tag", ""), tag_choices)
     rows, cursor = projects.load_project_list(
         request.caller.workspace_id,
         text=text,
@@ -27,8 +32,10 @@ def project_list(request: PageRequest) -> HttpResponse:
     )
     context = {
         "tag": tag,
-        "offered": offered,
+        "tag_choices": tag_choices,
         "rows": rows,
+        "stats_days": projects.STATS_DAYS,
+        "has_no_traces": _has_no_traces(request, rows),
         "next_cursor": cursor,
         "text": text,
         "may_export": request.caller.may(Permission.EXPORTS_MANAGE),
@@ -37,20 +44,91 @@ def project_list(request: PageRequest) -> HttpResponse:
     return render(request, "tracing/project_list.html", context)
 
 
+def _has_no_traces(request: PageRequest, rows: Sequence[projects.ProjectRow]) -> bool:
+    """Return whether the workspace has no trace: all of its projects are listed and empty."""
+    is_limited = any(request.GET.get(name) for name in ("q", "tag", "after"))
+    return not is_limited and all(row.counts.run_count == 0 for row in rows)
+
+
 @require_POST
 @workspace_page(Permission.PROJECTS_DELETE)
 def projects_delete(request: PageRequest) -> HttpResponse:
-    """Delete the selected projects after the typed confirmation."""
-    result = projects.get_projects(request.caller.workspace_id, request.POST.getlist("project"))
-    if not result:
+    """Delete the selected projects if the confirmation was typed."""
+    selected_projects = projects.get_projects(
+        request.caller.workspace_id, request.POST.getlist("project")
+    )
+    if not selected_projects:
         messages.error(request, "No projects are selected.")
         return redirect("project-list", request.caller.workspace_id)
-    sure = result[0].name if len(result) == 1 else f"{len(result)} projects"
-    if request.POST.get("sure") != sure:
-        context = {"projects": result, "sure": sure, "is_wrong": "sure" in request.POST}
-        status = 422 if "sure" in request.POST else 200
+    confirmation = (
+        selected_projects[0].name
+        if len(selected_projects) == 1
+        else f"{len(selected_projects)} projects"
+    )
+    if request.POST.get("confirmation") != confirmation:
+        context = {
+            "projects": selected_projects,
+            "confirmation": confirmation,
+            "is_wrong": "confirmation" in request.POST,
+        }
+        status = 422 if "confirmation" in request.POST else 200
         return render(request, "tracing/projects_delete.html", context, status=status)
-    for project in result:
+    for project in selected_projects:
         services.delete_project(project=project)
-    messages.success(request, f"{sure} deleted. Traces are deleted in the background.")
+    messages.success(request, f"{confirmation} deleted. Traces are deleted in the background.")
     return redirect("project-list", request.caller.workspace_id)
+
+
+@require_http_methods(["GET", "POST"])
+@workspace_page(Permission.PROJECTS_READ)
+def project_settings(request: PageRequest, project_id: UUID) -> HttpResponse:
+    project = get_project(request.caller.workspace_id, project_id)
+    form = ProjectForm.for_project(project, request.POST or None)
+    if request.method == "POST":
+        request.caller.require(Permission.PROJECTS_WRITE)
+        if form.is_valid():
+            try:
+                services.update_project(project=project, changes=form.changes)
+            except errors.ProjectNameTaken as error:
+                form.add_error("name", error.detail)
+            else:
+                messages.success(request, "Project saved.")
+                return redirect("project-settings", project.workspace_id, project.pk)
+        project.refresh_from_db()
+    context = {
+        "project": project,
+        "form": form,
+        "tab": "settings",
+        "tags": tagging.load_tag_choices(project.workspace_id, project.pk),
+        "may_tag": request.caller.may(Permission.TAGS_WRITE),
+        "may_write": request.caller.may(Permission.PROJECTS_WRITE),
+        "may_export": request.caller.may(Permission.EXPORTS_MANAGE),
+        "may_delete": request.caller.may(Permission.PROJECTS_DELETE),
+    }
+    status = 422 if form.is_bound and form.errors else 200
+    return render(request, "tracing/project_settings.html", context, status=status)
+
+
+@require_POST
+@workspace_page(Permission.TAGS_WRITE)
+def project_tags(request: PageRequest, project_id: UUID) -> HttpResponse:
+    """Set the project's tags."""
+    project = get_project(request.caller.workspace_id, project_id)
+    tagging.set_tags(project.workspace_id, project.pk, request.POST)
+    messages.success(request, "Project saved.")
+    return redirect("project-settings", project.workspace_id, project.pk)
+
+
+@require_POST
+@workspace_page(Permission.PROJECTS_DELETE)
+def project_delete(request: PageRequest, project_id: UUID) -> HttpResponse:
+    """Delete the project if its name was typed; a task removes its runs."""
+    project = get_project(request.caller.workspace_id, project_id)
+    if request.POST.get("name") != project.name:
+        messages.error(request, "The name does not match. The project was not deleted.")
+        return redirect("project-settings", project.workspace_id, project.pk)
+    services.delete_project(project=project)
+    messages.success(
+        request, f"{project.name} was deleted. Its traces are deleted in the background."
+    )
+    return redirect("project-list", project.workspace_id)

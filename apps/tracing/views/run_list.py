@@ -1,35 +1,42 @@
-"""The run list of a project."""
+"""The run list of a project, and its charts, facets and suggestions, which load after the list."""
 
 from __future__ import annotations
 
 from typing import Any
 from uuid import UUID
 
-from django.http import HttpResponse, QueryDict
+from django.http import HttpResponse, JsonResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
 from apps.organizations.permissions import Permission
 from apps.trace_store import Status, run_store
+from apps.trace_store.errors import FilterError
 from apps.tracing.models import Project, SavedView, ViewType
-from apps.tracing.pages import columns, filter_help, projects, run_list
+from apps.tracing.pages import columns, filter_builder, filter_clauses, run_list, run_list_summary
 from apps.tracing.pages.run_list import ListState
+from apps.tracing.services import get_project
 from apps.tracing.views.saved_views import view_query
 from apps.web_ui.pages import PageRequest, workspace_page
 
 _COOKIE_SECONDS = 31_536_000
 MAX_VIEWS = 100
+_LISTED_RUNS = ("show", "range", "from", "to")
+"""Parameters that select the runs of the list without its filters."""
 
 
 @require_GET
 @workspace_page(Permission.RUNS_READ)
 def project_detail(request: PageRequest, project_id: UUID) -> HttpResponse:
-    """Render the run list; for htmx only the table."""
-    project = projects.get_project(request.caller.workspace_id, project_id)
+    """Render the run list; for htmx, only the table."""
+    project = get_project(request.caller.workspace_id, project_id)
     if not request.GET and (view := _default_view(project)):
         return redirect(f"{request.path}{view_query(view)}")
     state = ListState.read(request.GET)
+    if "field" in request.GET:
+        text = filter_builder.add_condition(state.filter, request.GET)
+        return redirect(f"{request.path}{state.build_url(filter=text, view='')}")
     context = _list_context(request, project, state)
     if request.htmx:
         return render(request, "tracing/run_list.html#rows", context)
@@ -41,20 +48,25 @@ def project_detail(request: PageRequest, project_id: UUID) -> HttpResponse:
 @require_POST
 @workspace_page(Permission.RUNS_READ)
 def project_columns(request: PageRequest, project_id: UUID) -> HttpResponse:
-    """Save the columns: `up` moves one, `add` adds one, else the checked ones remain."""
-    project = projects.get_project(request.caller.workspace_id, project_id)
+    """Save the checked columns. `up` moves a column to the left, `add` adds one.
+
+    The menu stays open after a move, because a column often moves by several places.
+    """
+    project = get_project(request.caller.workspace_id, project_id)
     keys: list[str] = request.POST.getlist("column")
     if added := request.POST.get("add", "").strip():
         keys.append(added)
     if (moved := request.POST.get("up", "")) in keys[1:]:
         index = keys.index(moved)
         keys[index - 1 : index + 1] = [moved, keys[index - 1]]
-    selected = columns.columns_by_key(columns.DEFAULT_COLUMNS if "usual" in request.POST else keys)
+    selected = columns.columns_by_key(columns.DEFAULT_COLUMNS if "reset" in request.POST else keys)
     back = QueryDict(request.POST.get("back", ""), mutable=True)
+    if moved:
+        back["menu"] = "columns"
     if "columns" in back:  # columns of a saved view are part of the query string
         back["columns"] = columns.serialize_columns(selected)
-        return redirect(f"{_list_address(project)}?{back.urlencode()}")
-    response = redirect(_return_address(request, project))
+        return redirect(_list_url(project, back))
+    response = redirect(_list_url(project, back))
     cookie = columns.serialize_cookie(selected)
     if cookie:
         response.set_cookie(columns.COOKIE, cookie, _COOKIE_SECONDS, samesite="Lax", httponly=True)
@@ -64,20 +76,22 @@ def project_columns(request: PageRequest, project_id: UUID) -> HttpResponse:
 
 
 def _list_context(request: PageRequest, project: Project, state: ListState) -> dict[str, Any]:
-    shown = columns.parse_columns(state.columns or request.COOKIES.get(columns.COOKIE))
+    visible_columns = columns.parse_columns(state.columns or request.COOKIES.get(columns.COOKIE))
     after = request.GET.get("after", "")
-    result = run_list.load_run_list(project, state, shown, cursor=after)
+    result = run_list.load_run_list(project, state, visible_columns, cursor=after)
     is_empty = not result.rows and not state.is_limited
     return {
         "project": project,
         "project_has_runs": is_empty and _has_runs(project),
         "state": state,
-        "columns": shown,
-        "offered": columns.available_columns(shown),
+        "columns": visible_columns,
+        "has_default_columns": visible_columns == columns.columns_by_key(columns.DEFAULT_COLUMNS),
+        "column_headers": state.column_headers(visible_columns),
+        "available_columns": columns.available_columns(visible_columns),
         "list": result,
         "after": after,
         "may_delete_runs": request.caller.may(Permission.RUNS_DELETE),
-        "is_settled": all(listed.row.status != Status.PENDING for listed in result.rows),
+        "has_running": any(run.row.status == Status.PENDING for run in result.rows),
     }
 
 
@@ -86,7 +100,7 @@ def _has_runs(project: Project) -> bool:
 
 
 def _page_context(request: PageRequest, project: Project, state: ListState) -> dict[str, Any]:
-    """Return the page's context besides the table."""
+    """Return the context of the page around the table."""
     saved = list(
         SavedView.objects.for_workspace(project.workspace_id)
         .filter(project=project, type=ViewType.RUNS)
@@ -94,7 +108,9 @@ def _page_context(request: PageRequest, project: Project, state: ListState) -> d
     )
     return {
         "tab": state.show or "traces",
-        "language": filter_help.filter_suggestions(),
+        "language": filter_clauses.filter_suggestions(),
+        "builder_fields": filter_builder.FIELDS.values(),
+        "operator_labels": filter_builder.OPERATOR_LABELS,
         "saved_views": [(view, view_query(view)) for view in saved],
         "current_view": next((view for view in saved if str(view.pk) == state.view), None),
         "may_write": request.caller.may(Permission.PROJECTS_WRITE),
@@ -107,11 +123,43 @@ def _default_view(project: Project) -> SavedView | None:
     return views.filter(project=project, is_default=True).first()
 
 
-def _return_address(request: PageRequest, project: Project) -> str:
-    """Return the list's URL with the query string that the form submitted."""
-    query = request.POST.get("back", "")
-    return f"{_list_address(project)}?{query}" if query else _list_address(project)
+def _list_url(project: Project, query: QueryDict) -> str:
+    url = reverse("project-detail", args=[project.workspace_id, project.pk])
+    return f"{url}?{query.urlencode()}" if query else url
 
 
-def _list_address(project: Project) -> str:
-    return reverse("project-detail", args=[project.workspace_id, project.pk])
+@require_GET
+@workspace_page(Permission.RUNS_READ)
+def project_strip(request: PageRequest, project_id: UUID) -> HttpResponse:
+    project = get_project(request.caller.workspace_id, project_id)
+    charts = run_list_summary.load_strip(project, ListState.read(request.GET))
+    return render(request, "tracing/list_charts.html", {"charts": charts})
+
+
+@require_GET
+@workspace_page(Permission.RUNS_READ)
+def project_facets(request: PageRequest, project_id: UUID) -> HttpResponse:
+    project = get_project(request.caller.workspace_id, project_id)
+    state = ListState.read(request.GET)
+    facets = run_list_summary.load_facets(project, state)
+    context = {
+        "project": project,
+        "state": state,
+        "facets": facets,
+        "has_sdk_facets": any(facet.is_sdk for facet in facets),
+    }
+    return render(request, "tracing/facets.html", context)
+
+
+@require_GET
+@workspace_page(Permission.RUNS_READ)
+def project_values(request: PageRequest, project_id: UUID) -> HttpResponse:
+    """Return the values of a field as suggestions for the filter input."""
+    project = get_project(request.caller.workspace_id, project_id)
+    state = ListState.read({name: request.GET.get(name, "") for name in _LISTED_RUNS})
+    name, key = request.GET.get("field", ""), request.GET.get("key", "")
+    try:
+        results = run_list_summary.suggest_values(project, state, name, key)
+    except FilterError:
+        results = []
+    return JsonResponse({"values": results})

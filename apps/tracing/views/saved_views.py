@@ -17,56 +17,58 @@ from apps.core import errors
 from apps.core.tenancy import get_or_404
 from apps.organizations.permissions import Permission
 from apps.tracing.models import Project, SavedView
-from apps.tracing.pages import columns, projects
+from apps.tracing.pages import columns
 from apps.tracing.pages.run_list import ListState
-from apps.tracing.services import saved_views
+from apps.tracing.services import get_project, saved_views
 from apps.web_ui.pages import PageRequest, workspace_page
 
-KEPT_PARAMETERS = ("show", "sort", "range", "from", "to", "columns")
+STORED_PARAMETERS = ("show", "sort", "range", "from", "to", "columns")
 """Query parameters that a view stores besides its filters."""
 
 
 @require_POST
 @workspace_page(Permission.PROJECTS_WRITE)
 def project_views(request: PageRequest, project_id: UUID) -> HttpResponse:
-    """Create, update, delete a view or set it as default."""
-    project = projects.get_project(request.caller.workspace_id, project_id)
+    """Create, update or delete a view, or change the default view."""
+    project = get_project(request.caller.workspace_id, project_id)
     state = ListState.read(QueryDict(request.POST.get("back", "")))
     if not state.columns:
-        own = columns.parse_columns(request.COOKIES.get(columns.COOKIE))
-        state = replace(state, columns=columns.serialize_columns(own))
+        cookie_columns = columns.parse_columns(request.COOKIES.get(columns.COOKIE))
+        state = replace(state, columns=columns.serialize_columns(cookie_columns))
     name = request.POST.get("name", "").strip()[:200] or "Untitled"
     action = request.POST.get("action", "create")
     if action == "create":
         saved = saved_views.create_view(project=project, display_name=name, **_view_fields(state))
         messages.success(request, f"View “{name}” saved.")
-        return redirect(_view_address(project, saved))
+        return redirect(_view_url(project, saved))
     saved = _find_view(project, request.POST.get("view", ""))
     match action:
         case "delete":
             saved_views.delete_view(view=saved)
             messages.success(request, f"View “{saved.display_name}” deleted.")
-            return redirect(_view_address(project, None))
-        case "default" | "usual":
+            return redirect(_view_url(project, None))
+        case "default" | "remove-default":
             is_default = action == "default"
             saved_views.set_default_view(project=project, view=saved if is_default else None)
-            what = f"“{saved.display_name}”" if is_default else "all traces"
-            messages.success(request, f"The default view of {project.name} is {what}.")
+            label = f"“{saved.display_name}”" if is_default else "all traces"
+            messages.success(request, f"The default view of {project.name} is {label}.")
         case _:
             changes = {"display_name": name} | _view_fields(state)
             saved = saved_views.update_view(view=saved, changes=changes)
             messages.success(request, f"View “{name}” saved.")
-    return redirect(_view_address(project, saved))
+    return redirect(_view_url(project, saved))
 
 
 def _view_fields(state: ListState) -> dict[str, Any]:
     """Return a view's fields: the list's filters and other query parameters."""
-    kept = {name: value for name, value in state.parameters.items() if name in KEPT_PARAMETERS}
+    parameters = {
+        name: value for name, value in state.parameters.items() if name in STORED_PARAMETERS
+    }
     return {
         "filter_string": state.text,
         "trace_filter_string": state.trace,
         "tree_filter_string": state.tree,
-        "shown": kept,
+        "shown": parameters,
     }
 
 
@@ -76,7 +78,7 @@ def view_query(view: SavedView) -> str:
         "filter": view.filter_string,
         "trace": view.trace_filter_string,
         "tree": view.tree_filter_string,
-        **{name: view.shown.get(name) for name in KEPT_PARAMETERS},
+        **{name: view.shown.get(name) for name in STORED_PARAMETERS},
         "view": str(view.pk),
     }
     return f"?{urlencode({name: value for name, value in data.items() if value})}"
@@ -92,6 +94,6 @@ def _find_view(project: Project, view_id: str) -> SavedView:
     )
 
 
-def _view_address(project: Project, view: SavedView | None) -> str:
-    address = reverse("project-detail", args=[project.workspace_id, project.pk])
-    return address + (view_query(view) if view else "?view=all")
+def _view_url(project: Project, view: SavedView | None) -> str:
+    url = reverse("project-detail", args=[project.workspace_id, project.pk])
+    return url + (view_query(view) if view else "?view=all")

@@ -15,8 +15,9 @@ from apps.core.json import dumps_text
 from apps.organizations.permissions import Permission
 from apps.trace_store import RunRow, run_store
 from apps.tracing.models import Project, Share
-from apps.tracing.pages import projects, run_views, traces
-from apps.tracing.services import sharing
+from apps.tracing.pages import run_views, traces
+from apps.tracing.pages.run_feedback import MAX_FEEDBACK, RunFeedback
+from apps.tracing.services import get_project, sharing
 from apps.web_ui.badges import RUN_TYPES
 from apps.web_ui.pages import PageRequest, workspace_page
 
@@ -25,11 +26,11 @@ from apps.web_ui.pages import PageRequest, workspace_page
 @workspace_page(Permission.RUNS_SHARE)
 def trace_share(request: PageRequest, project_id: UUID, run_id: UUID) -> HttpResponse:
     """Create, show or revoke the link of the run's trace."""
-    project = projects.get_project(request.caller.workspace_id, project_id)
+    project = get_project(request.caller.workspace_id, project_id)
     row = run_views.load_run(project, run_id).row
     share = _find_share(project, row)
     if request.method == "POST":
-        if request.POST.get("action") == "stop":
+        if request.POST.get("action") == "revoke":
             sharing.revoke_trace_link(project.workspace_id, run_id, project_id=project.pk)
             share = None
         else:
@@ -37,7 +38,7 @@ def trace_share(request: PageRequest, project_id: UUID, run_id: UUID) -> HttpRes
         if not request.htmx:
             messages.success(request, "Public link created." if share else "Public link revoked.")
             return redirect("trace-share", project.workspace_id, project.pk, run_id)
-    context = {"project": project, "row": row, "share": share, "address": _public_address(share)}
+    context = {"project": project, "row": row, "share": share, "url": _public_url(share)}
     part = "#dialog" if request.htmx else ""
     return render(request, f"tracing/share.html{part}", context)
 
@@ -47,28 +48,29 @@ def public_trace(request: HttpRequest, token: UUID, run_id: UUID | None = None) 
     """Render the public page of a link; 404 if it was revoked."""
     shared = sharing.resolve_link(token)
     detail = shared.run(run_id)
-    data = list(shared.feedback().filter(run_id=detail.row.id).order_by("-created_at", "-id")[:200])
-    address = reverse("public-trace", args=[token])
+    rows = shared.feedback().filter(run_id=detail.row.id).order_by("-created_at", "-id")
+    feedback = [RunFeedback(row) for row in rows[:MAX_FEEDBACK]]
+    url = reverse("public-trace", args=[token])
     context = {
-        "run": run_views.build_view(detail, data),
+        "run": run_views.build_view(detail, feedback),
         "is_public": True,
         "token": token,
-        "run_base": f"{address}/",
+        "run_base": f"{url}/",
     }
     if request.headers.get("HX-Request"):
-        return _without_referrer(render(request, "tracing/run.html", context))
+        return _keep_private(render(request, "tracing/run.html", context))
     workspace_id = shared.share.workspace_id
     page = run_store.query(workspace_id, shared.query(), limit=sharing.MAX_RUNS_SHOWN)
     context |= {
-        "tree": traces.visible_tree([run.row for run in page.runs]),
+        "tree": traces.build_shared_tree([run.row for run in page.runs]),
         "icons": dumps_text(RUN_TYPES),
         "mode": "waterfall" if request.COOKIES.get("slipway_trace") == "waterfall" else "tree",
     }
-    return _without_referrer(render(request, "tracing/public_trace.html", context))
+    return _keep_private(render(request, "tracing/public_trace.html", context))
 
 
-def _without_referrer(response: HttpResponse) -> HttpResponse:
-    """Exclude search engines, and caches that would outlive the link."""
+def _keep_private(response: HttpResponse) -> HttpResponse:
+    """Exclude search engines, referrers, and caches that would outlive the link."""
     response["X-Robots-Tag"] = "noindex, nofollow"
     response["Cache-Control"] = "private, no-store"
     response["Referrer-Policy"] = "no-referrer"
@@ -83,5 +85,5 @@ def _find_share(project: Project, row: RunRow) -> Share | None:
     )
 
 
-def _public_address(share: Share | None) -> str:
+def _public_url(share: Share | None) -> str:
     return f"{settings.BASE_URL}{reverse('public-trace', args=[share.token])}" if share else ""

@@ -12,8 +12,9 @@ from django.views.decorators.http import require_GET
 from apps.core import errors
 from apps.organizations.permissions import Permission
 from apps.tracing.models import Project
-from apps.tracing.pages import filter_help, projects, thread_details, threads, trajectories
+from apps.tracing.pages import filter_clauses, threads, trajectories
 from apps.tracing.pages.run_list import ListState
+from apps.tracing.services import get_project
 from apps.web_ui.pages import PageRequest, workspace_page
 
 VIEWS = (("trajectory", "Trajectory"), ("", "Turns"), ("details", "Details"))
@@ -25,28 +26,29 @@ _TEMPLATES = {"trajectory": "thread_trajectory", "": "thread", "details": "threa
 @workspace_page(Permission.RUNS_READ)
 def thread_detail(request: PageRequest, project_id: UUID) -> HttpResponse:
     """Render a thread; its key is a query parameter because keys may hold any character."""
-    project = projects.get_project(request.caller.workspace_id, project_id)
+    project = get_project(request.caller.workspace_id, project_id)
     key, after = request.GET.get("thread", ""), request.GET.get("after", "")
     view = request.GET.get("view", "")
     if not key or view not in dict(VIEWS):
         raise errors.NotFound
-    result = _read(project, key, view, after)
+    result = _load_view(project, key, view, after)
     if result is None:
         raise errors.NotFound
     context = {"project": project, "key": key, "view": view, "views": VIEWS, "after": after}
     return render(request, f"tracing/{_TEMPLATES[view]}.html", context | result)
 
 
-def _read(project: Project, key: str, view: str, after: str) -> dict[str, Any] | None:
+def _load_view(project: Project, key: str, view: str, after: str) -> dict[str, Any] | None:
     """Load the data of the view; None if the thread does not exist."""
     match view:
         case "trajectory":
             steps = trajectories.load_trajectory(project, key, cursor=after)
-            existing = bool(steps.turns)
-            result = {"trajectory": steps, "most_steps": trajectories.MAX_STEPS}
-            return result | {"next_cursor": steps.next_cursor} if existing else None
+            if not steps.turns:
+                return None
+            context = {"trajectory": steps, "max_steps": trajectories.MAX_STEPS}
+            return context | {"next_cursor": steps.next_cursor}
         case "details":
-            stats = thread_details.load_details(project, key, cursor=after)
+            stats = threads.load_details(project, key, cursor=after)
             return {"details": stats, "next_cursor": stats.next_cursor} if stats else None
     thread = threads.load_thread(project, key, cursor=after)
     return {"thread": thread, "next_cursor": thread.next_cursor} if thread.turns else None
@@ -56,7 +58,7 @@ def _read(project: Project, key: str, view: str, after: str) -> dict[str, Any] |
 @workspace_page(Permission.RUNS_READ)
 def project_threads(request: PageRequest, project_id: UUID) -> HttpResponse:
     """Render the project's threads by latest turn."""
-    project = projects.get_project(request.caller.workspace_id, project_id)
+    project = get_project(request.caller.workspace_id, project_id)
     state = ListState.read(request.GET)
     value = request.GET.get("page", "")
     page = int(value) if value.isdecimal() and len(value) < 6 else 0
@@ -64,9 +66,9 @@ def project_threads(request: PageRequest, project_id: UUID) -> HttpResponse:
     context = {
         "project": project,
         "tab": "threads",
-        "chosen": state,
+        "state": state,
         "list": result,
-        "language": filter_help.filter_suggestions(),
+        "language": filter_clauses.filter_suggestions(),
         "page": page,
         "next_page": page + 1 if (page + 1) * threads.THREADS_PER_PAGE < result.total else None,
     }

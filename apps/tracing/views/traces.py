@@ -1,4 +1,4 @@
-"""Pages of a trace, its runs, payloads and attachments."""
+"""Pages of a trace: its runs, payloads and attachments, and the comparison of two traces."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ from django.views.decorators.http import require_GET
 from apps.core import errors
 from apps.core.json import dumps_text
 from apps.organizations.permissions import Permission
-from apps.trace_store import Payload, run_store
-from apps.tracing.pages import projects, run_views, traces
+from apps.trace_store import Payload, RunQuery, RunRow, run_store
+from apps.tracing.models import Project
+from apps.tracing.pages import comparison, run_views, traces
+from apps.tracing.pages.run_views import RunPageData
+from apps.tracing.services import get_project
 from apps.tracing.views.feedback import feedback_context
 from apps.web_ui.badges import RUN_TYPES
 from apps.web_ui.pages import PageRequest, workspace_page
 
-PAYLOAD_SECTIONS = (
+INLINE_TYPES = (
     "image/png",
     "image/jpeg",
     "image/gif",
@@ -31,13 +34,15 @@ PAYLOAD_SECTIONS = (
     "application/pdf",
 )
 """Attachment types that browsers may render; others are downloads."""
+MAX_CANDIDATES = 30
+"""The maximum number of runs that the comparison page offers."""
 
 
 @require_GET
 @workspace_page(Permission.RUNS_READ)
 def trace_detail(request: PageRequest, project_id: UUID, run_id: UUID) -> HttpResponse:
-    """Render a run within its trace; for htmx only the run."""
-    project = projects.get_project(request.caller.workspace_id, project_id)
+    """Render a run within its trace; for htmx, only the run."""
+    project = get_project(request.caller.workspace_id, project_id)
     run = run_views.load_run(project, run_id)
     context = {
         "project": project,
@@ -49,13 +54,13 @@ def trace_detail(request: PageRequest, project_id: UUID, run_id: UUID) -> HttpRe
     }
     if request.htmx:
         return render(request, "tracing/run.html", context)
-    address = reverse("project-detail", args=[project.workspace_id, project.pk])
+    url = reverse("project-detail", args=[project.workspace_id, project.pk])
     key = run.row.thread_key
     context |= {
         "tree": traces.load_trace(project, run.row.trace_id),
-        "tree_src": f"{address}/r/{run.row.trace_id}/tree.json",
-        "run_base": f"{address}/r/",
-        "thread_address": f"{address}/thread?{urlencode({'thread': key})}" if key else "",
+        "tree_src": f"{url}/r/{run.row.trace_id}/tree.json",
+        "run_base": f"{url}/r/",
+        "thread_url": f"{url}/thread?{urlencode({'thread': key})}" if key else "",
         "icons": dumps_text(RUN_TYPES),
         "mode": _display_mode(request),
     }
@@ -64,15 +69,15 @@ def trace_detail(request: PageRequest, project_id: UUID, run_id: UUID) -> HttpRe
 
 def _display_mode(request: PageRequest) -> str:
     """Return the tree's display mode from the query parameter or the user's cookie."""
-    data = request.GET.get("view", "") or request.COOKIES.get("slipway_trace", "")
-    return "waterfall" if data == "waterfall" else "tree"
+    mode = request.GET.get("view", "") or request.COOKIES.get("slipway_trace", "")
+    return "waterfall" if mode == "waterfall" else "tree"
 
 
 @require_GET
 @workspace_page(Permission.RUNS_READ)
 def trace_tree(request: PageRequest, project_id: UUID, run_id: UUID) -> HttpResponse:
     """Return the runs of the trace as JSON, for trees too large for the page."""
-    project = projects.get_project(request.caller.workspace_id, project_id)
+    project = get_project(request.caller.workspace_id, project_id)
     tree = traces.load_trace(project, run_id)
     if not tree.runs:
         raise errors.NotFound
@@ -85,7 +90,7 @@ def trace_payload(
     request: PageRequest, project_id: UUID, run_id: UUID, payload: str
 ) -> HttpResponse:
     """Return inputs, outputs, extra or events as recorded JSON."""
-    project = projects.get_project(request.caller.workspace_id, project_id)
+    project = get_project(request.caller.workspace_id, project_id)
     json = run_views.load_payload(project, run_id, Payload(payload))
     return HttpResponse(bytes(json), content_type="application/json")
 
@@ -94,17 +99,17 @@ def trace_payload(
 @workspace_page(Permission.RUNS_READ)
 def trace_attachment(request: PageRequest, project_id: UUID, run_id: UUID, number: int) -> Any:
     """Serve an attachment: media inline in a sandbox, any other type as a download."""
-    project = projects.get_project(request.caller.workspace_id, project_id)
+    project = get_project(request.caller.workspace_id, project_id)
     files = run_views.load_run(project, run_id).row.attachments
     if number >= len(files) or not default_storage.exists(files[number].path):
         raise errors.NotFound
     file = files[number]
-    shown = file.mime_type.startswith(PAYLOAD_SECTIONS) and "download" not in request.GET
+    is_inline = file.mime_type.startswith(INLINE_TYPES) and "download" not in request.GET
     response = FileResponse(
         default_storage.open(file.path),
-        as_attachment=not shown,
+        as_attachment=not is_inline,
         filename=file.name,
-        content_type=file.mime_type if shown else "application/octet-stream",
+        content_type=file.mime_type if is_inline else "application/octet-stream",
     )
     response["Content-Security-Policy"] = "sandbox; default-src 'none'"
     return response
@@ -118,3 +123,38 @@ def trace_redirect(request: PageRequest, run_id: UUID) -> HttpResponse:
     if result is None:
         raise errors.NotFound
     return redirect("trace-detail", request.caller.workspace_id, result.row.project_id, run_id)
+
+
+@require_GET
+@workspace_page(Permission.RUNS_READ)
+def traces_compare(request: PageRequest, project_id: UUID) -> HttpResponse:
+    """Compare the runs `a` and `b`; without `b`, offer runs to compare with."""
+    project = get_project(request.caller.workspace_id, project_id)
+    first = _load_run(project, request.GET.get("a", ""))
+    if first is None:
+        raise errors.NotFound
+    second = _load_run(project, request.GET.get("b", ""))
+    context: dict[str, Any] = {"project": project, "first": first}
+    if second is None:
+        context["candidates"] = _find_candidates(project, first.row)
+    else:
+        context["comparison"] = comparison.compare_runs(project, first, second)
+    return render(request, "tracing/compare.html", context)
+
+
+def _load_run(project: Project, run_id: str) -> RunPageData | None:
+    try:
+        return run_views.load_run(project, UUID(run_id)) if run_id else None
+    except ValueError:
+        raise errors.NotFound from None
+
+
+def _find_candidates(project: Project, row: RunRow) -> list[RunRow]:
+    """Return the newest other runs: root runs for a root run, else runs of the same type."""
+    query = RunQuery(
+        project_ids=[project.pk],
+        is_root=True if row.is_root else None,
+        run_type=None if row.is_root else row.run_type,
+    )
+    page = run_store.query(project.workspace_id, query, limit=MAX_CANDIDATES)
+    return [detail.row for detail in page.runs if detail.row.id != row.id]

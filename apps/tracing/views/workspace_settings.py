@@ -2,46 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
-from django.forms import Form
 from django.http import HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import redirect
 from django.views.decorators.http import require_http_methods, require_POST
 
-from apps.core.errors import AppError
 from apps.feedback.models import FeedbackConfig
 from apps.feedback.services import configs
 from apps.organizations.models import Workspace
 from apps.organizations.permissions import Permission
-from apps.tracing.models import ModelPrice
+from apps.trace_store.models import ModelPrice
+from apps.tracing.forms import FeedbackConfigForm, PriceForm, RetentionForm
 from apps.tracing.services import prices, retention
-from apps.tracing.workspace_forms import FeedbackConfigForm, PriceForm, RetentionForm
-from apps.web_ui.pages import PageRequest, workspace_page
+from apps.web_ui.pages import PageRequest, form_page, save_form, workspace_page
 
 PRICES_PER_PAGE = 100
 
 
 @require_http_methods(["GET", "POST"])
 @workspace_page(Permission.WORKSPACE_READ)
-def setting_prices(request: PageRequest) -> HttpResponse:
+def settings_prices(request: PageRequest) -> HttpResponse:
     """Show the price map; the form creates an entry or updates `price`."""
     workspace_id = request.caller.workspace_id
     edited = _find_price(workspace_id, request.GET.get("price", ""))
-    form = PriceForm(request.POST or None, initial=PriceForm.of(edited) if edited else None)
+    form = PriceForm(
+        request.POST or None, initial=PriceForm.initial_values(edited) if edited else None
+    )
 
     def save() -> None:
         if edited is None:
-            prices.create_price(workspace_id=workspace_id, **form.fields_of_price)
+            prices.create_price(workspace_id=workspace_id, **form.price_fields)
         else:
-            prices.replace_price(price=edited, **form.fields_of_price)
+            prices.replace_price(price=edited, **form.price_fields)
 
-    if request.method == "POST" and _save_form(request, Permission.WORKSPACE_MANAGE, form, save):
+    if request.method == "POST":
+        request.caller.require(Permission.WORKSPACE_MANAGE)
+    if save_form(form, save):
         messages.success(request, f"The price of {form.cleaned_data['name']} was saved.")
-        return redirect("setting-prices", workspace_id)
+        return redirect("settings-prices", workspace_id)
     text = request.GET.get("q", "").strip().lower()[:200]
     entries = prices.list_prices(workspace_id)
     if text:
@@ -61,46 +61,48 @@ def setting_prices(request: PageRequest) -> HttpResponse:
         "text": text,
         "may_write": request.caller.may(Permission.WORKSPACE_MANAGE),
     }
-    return _render_page(request, "tracing/prices.html", context, form)
+    return form_page(request, "tracing/prices.html", context, form)
 
 
 @require_POST
 @workspace_page(Permission.WORKSPACE_MANAGE)
-def setting_price_delete(request: PageRequest, price_id: UUID) -> HttpResponse:
+def settings_price_delete(request: PageRequest, price_id: UUID) -> HttpResponse:
     prices.delete_price(price=prices.find_price(request.caller.workspace_id, price_id))
     messages.success(request, "Price deleted. Stored runs keep their cost.")
-    return redirect("setting-prices", request.caller.workspace_id)
+    return redirect("settings-prices", request.caller.workspace_id)
 
 
 @require_http_methods(["GET", "POST"])
 @workspace_page(Permission.FEEDBACK_READ)
-def setting_feedback(request: PageRequest) -> HttpResponse:
+def settings_feedback(request: PageRequest) -> HttpResponse:
     """Show and edit the feedback keys."""
     workspace_id = request.caller.workspace_id
     rows = list(FeedbackConfig.objects.for_workspace(workspace_id).order_by("key")[:500])
     edited = next((row for row in rows if row.key == request.GET.get("key")), None)
     form = FeedbackConfigForm(
-        request.POST or None, initial=FeedbackConfigForm.of(edited) if edited else None
+        request.POST or None, initial=FeedbackConfigForm.initial_values(edited) if edited else None
     )
 
     def save() -> None:
-        data, lower = form.config, form.cleaned_data["is_lower_score_better"]
+        config, is_lower_score_better = form.config, form.cleaned_data["is_lower_score_better"]
         key = form.cleaned_data["key"]
         if any(row.key == key for row in rows):
-            changes = {"feedback_config": data, "is_lower_score_better": lower}
+            changes = {"feedback_config": config, "is_lower_score_better": is_lower_score_better}
             configs.change_config(workspace_id=workspace_id, lookup={"key": key}, changes=changes)
         else:
             configs.create_config(
                 workspace_id=workspace_id,
                 key=key,
-                config=configs.parse_config(data),
-                is_lower_score_better=lower,
+                config=configs.parse_config(config),
+                is_lower_score_better=is_lower_score_better,
                 is_enforced=False,
             )
 
-    if request.method == "POST" and _save_form(request, Permission.FEEDBACK_WRITE, form, save):
+    if request.method == "POST":
+        request.caller.require(Permission.FEEDBACK_WRITE)
+    if save_form(form, save):
         messages.success(request, f"{form.cleaned_data['key']} was saved.")
-        return redirect("setting-feedback", workspace_id)
+        return redirect("settings-feedback", workspace_id)
     context = {
         "tab": "feedback",
         "rows": rows,
@@ -108,26 +110,26 @@ def setting_feedback(request: PageRequest) -> HttpResponse:
         "edited": edited,
         "may_write": request.caller.may(Permission.FEEDBACK_WRITE),
     }
-    return _render_page(request, "tracing/feedback_configs.html", context, form)
+    return form_page(request, "tracing/feedback_configs.html", context, form)
 
 
 @require_POST
 @workspace_page(Permission.FEEDBACK_WRITE)
-def setting_feedback_delete(request: PageRequest) -> HttpResponse:
+def settings_feedback_delete(request: PageRequest) -> HttpResponse:
     key = request.POST.get("key", "")
     configs.delete_config(workspace_id=request.caller.workspace_id, lookup={"key": key})
     messages.success(request, f"Feedback key {key} deleted. Existing feedback is kept.")
-    return redirect("setting-feedback", request.caller.workspace_id)
+    return redirect("settings-feedback", request.caller.workspace_id)
 
 
 @require_http_methods(["GET", "POST"])
 @workspace_page(Permission.WORKSPACE_READ)
-def setting_retention(request: PageRequest) -> HttpResponse:
+def settings_retention(request: PageRequest) -> HttpResponse:
     """Show and edit the retention policy."""
     workspace_id = request.caller.workspace_id
     workspace = Workspace.objects.select_related("organization").get(pk=workspace_id)
-    lives = retention.policy_for_workspace(workspace)
-    form = RetentionForm(request.POST or None, initial=RetentionForm.of(lives))
+    policy = retention.policy_for_workspace(workspace)
+    form = RetentionForm(request.POST or None, initial=RetentionForm.initial_values(policy))
 
     def save() -> None:
         retention.set_policy(
@@ -137,38 +139,18 @@ def setting_retention(request: PageRequest) -> HttpResponse:
             all_projects=form.cleaned_data["all_projects"],
         )
 
-    if request.method == "POST" and _save_form(request, Permission.WORKSPACE_MANAGE, form, save):
+    if request.method == "POST":
+        request.caller.require(Permission.WORKSPACE_MANAGE)
+    if save_form(form, save):
         messages.success(request, "Retention saved. Expired traces are deleted within one day.")
-        return redirect("setting-retention", workspace_id)
+        return redirect("settings-retention", workspace_id)
     context = {
         "tab": "retention",
         "form": form,
-        "lives": lives,
+        "policy": policy,
         "may_write": request.caller.may(Permission.WORKSPACE_MANAGE),
     }
-    return _render_page(request, "tracing/retention.html", context, form)
-
-
-def _save_form(
-    request: PageRequest, permission: Permission, form: Form, save: Callable[[], None]
-) -> bool:
-    """Return whether the form was valid and saved; errors of the service are added to the form."""
-    request.caller.require(permission)
-    if not form.is_valid():
-        return False
-    try:
-        save()
-    except AppError as error:
-        form.add_error(None, error.detail)
-        return False
-    return True
-
-
-def _render_page(
-    request: PageRequest, template: str, context: dict[str, Any], form: Form
-) -> HttpResponse:
-    status = 422 if form.is_bound and form.errors else 200
-    return render(request, template, context, status=status)
+    return form_page(request, "tracing/retention.html", context, form)
 
 
 def _find_price(workspace_id: UUID, price_id: str) -> ModelPrice | None:

@@ -26,8 +26,9 @@ PUBLIC_FIELDS = frozenset(
     id name run_type start_time end_time status trace_id dotted_order parent_run_id parent_run_ids
     child_run_ids direct_child_run_ids tags thread_id inputs_preview outputs_preview error_preview
     first_token_time prompt_tokens completion_tokens total_tokens prompt_token_details
-    completion_token_details prompt_cost completion_cost total_cost prompt_cost_details
-    completion_cost_details inputs outputs error extra events serialized execution_order
+    completion_token_details estimated_tokens prompt_cost completion_cost total_cost
+    prompt_cost_details completion_cost_details inputs outputs error extra events
+    serialized execution_order
     """.split()  # noqa: SIM905  (thirty quoted names are harder to read)
 )
 PRIVATE_FIELDS = frozenset(
@@ -59,23 +60,23 @@ _PUBLIC_FEEDBACK_FIELDS = frozenset(
 def shared_runs_json(
     shared: SharedContent, runs: Sequence[RunDetail], payloads: Collection[Payload]
 ) -> list[dict[str, Any]]:
-    score_stats = _feedback_stats(shared, runs)
+    feedback_stats = _feedback_stats(shared, runs)
     results = []
     for run in runs:
-        known = run_json(run, payloads)
-        shown: dict[str, Any] = {
-            name: value for name, value in known.items() if name in PUBLIC_FIELDS
+        all_fields = run_json(run, payloads)
+        fields: dict[str, Any] = {
+            name: value for name, value in all_fields.items() if name in PUBLIC_FIELDS
         }
-        shown |= dict.fromkeys(sorted(PRIVATE_FIELDS))
-        shown["s3_urls"] = {
+        fields |= dict.fromkeys(sorted(PRIVATE_FIELDS))
+        fields["s3_urls"] = {
             f"attachment.{attachment.name}": {
                 "presigned_url": _attachment_url(shared, run, attachment.name),
                 "mime_type": attachment.mime_type,
             }
             for attachment in run.row.attachments
         }
-        shown["feedback_stats"] = score_stats.get(run.row.id, {})
-        results.append(shown)
+        fields["feedback_stats"] = feedback_stats.get(run.row.id, {})
+        results.append(fields)
     return results
 
 
@@ -83,32 +84,32 @@ def shared_runs_v2_json(
     shared: SharedContent, runs: Sequence[RunDetail], selected: Collection[str]
 ) -> list[dict[str, Any]]:
     names = ["ID", *(name for name in FIELDS if name in selected and name != "ID")]
-    score_stats = _feedback_stats(shared, runs) if "FEEDBACK_STATS" in names else {}
+    feedback_stats = _feedback_stats(shared, runs) if "FEEDBACK_STATS" in names else {}
     results = []
     for run in runs:
-        shown = {
+        fields = {
             name.lower(): FIELDS[name](run, RelatedFields()) if name in PUBLIC_V2_FIELDS else None
             for name in names
         }
-        if "attachments" in shown:
-            shown["attachments"] = {
+        if "attachments" in fields:
+            fields["attachments"] = {
                 attachment.name: _attachment_url(shared, run, attachment.name)
                 for attachment in run.row.attachments
             }
-        if "feedback_stats" in shown:
-            shown["feedback_stats"] = score_stats.get(run.row.id, {})
-        results.append(shown)
+        if "feedback_stats" in fields:
+            fields["feedback_stats"] = feedback_stats.get(run.row.id, {})
+        results.append(fields)
     return results
 
 
 def shared_feedback_json(feedback: Feedback) -> dict[str, Any]:
     """Return the feedback without its author and without references to other traces."""
-    shown = {
+    fields = {
         name: value
         for name, value in feedback_json(feedback).items()
         if name in _PUBLIC_FEEDBACK_FIELDS
     }
-    return shown | {"feedback_source": {"type": feedback.source_type}, "session_id": None}
+    return fields | {"feedback_source": {"type": feedback.source_type}, "session_id": None}
 
 
 def _feedback_stats(shared: SharedContent, runs: Sequence[RunDetail]) -> Mapping[UUID, Any]:

@@ -14,21 +14,20 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.core.api import OpenAPIView
+from apps.core.api import OpenAPIView, validate
 from apps.core.errors import AppError
 from apps.core.http.middleware import error_response
-from apps.feedback.api.queries import FeedbackListSerializer, page_of_feedback, query_params
+from apps.feedback.api.queries import FeedbackListSerializer, query_params, read_feedback_page
 from apps.trace_store import ALL_PAYLOADS, NO_PAYLOADS, run_store
-from apps.tracing import errors
+from apps.tracing import errors, message_schemas
 from apps.tracing.api.downloads import file_response
-from apps.tracing.api.public import schemas
 from apps.tracing.api.public.rendering import (
     shared_feedback_json,
     shared_runs_json,
     shared_runs_v2_json,
 )
 from apps.tracing.api.v1.serializers import OneOrMany
-from apps.tracing.api.v2.base import selects_field
+from apps.tracing.api.v2.base import build_selection_field
 from apps.tracing.api.v2.rendering import SELECTABLE, payloads_for
 from apps.tracing.services.sharing import resolve_link
 
@@ -39,7 +38,7 @@ MAX_RUNS_V2 = 50_000
 
 
 class SharedQuerySerializer(serializers.Serializer[Any]):
-    """A selection of the shared runs; without ids all of them."""
+    """A selection of the shared runs; without ids, all runs."""
 
     id = OneOrMany(
         child=serializers.UUIDField(), required=False, allow_null=True, max_length=MAX_IDS
@@ -49,13 +48,13 @@ class SharedQuerySerializer(serializers.Serializer[Any]):
 
 
 class SharedQueryV2Serializer(serializers.Serializer[Any]):
-    selects = selects_field(SELECTABLE)
+    selects = build_selection_field(SELECTABLE)
 
 
 class SharedRunView(OpenAPIView):
     @extend_schema(responses=dict)
     def get(self, request: Request, token: UUID, run_id: UUID | None = None) -> Response:
-        """Return the link's initial run, or another of its runs by id."""
+        """Return the link's initial run, or the shared run with the id."""
         shared = resolve_link(token)
         run = shared.run(run_id)
         return Response(shared_runs_json(shared, [run], ALL_PAYLOADS)[0])
@@ -66,9 +65,7 @@ class SharedRunsView(OpenAPIView):
     def post(self, request: Request, token: UUID) -> Response:
         """Return a page of the shared runs, oldest first."""
         shared = resolve_link(token)
-        body = SharedQuerySerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        params: dict[str, Any] = body.validated_data
+        params = validate(SharedQuerySerializer, request.data)
         page = run_store.query(
             shared.share.workspace_id,
             shared.query(run_ids=params.get("id") or None),
@@ -88,7 +85,9 @@ class SharedFeedbackView(OpenAPIView):
     @extend_schema(parameters=[FeedbackListSerializer], responses=dict)
     def get(self, request: Request, token: UUID) -> Response:
         """Return the feedback on the shared runs, newest first."""
-        page, _ = page_of_feedback(request, resolve_link(token).feedback(), only=FEEDBACK_FILTERS)
+        page, _ = read_feedback_page(
+            request, resolve_link(token).feedback(), allowed_filters=FEEDBACK_FILTERS
+        )
         return Response([shared_feedback_json(item) for item in page])
 
 
@@ -97,9 +96,10 @@ class SharedRunV2View(OpenAPIView):
     def get(self, request: Request, token: UUID, run_id: UUID) -> Response:
         shared = resolve_link(token)
         shared.run(run_id, NO_PAYLOADS)
-        query = SharedQueryV2Serializer(data=query_params(request, ("selects",)))
-        query.is_valid(raise_exception=True)
-        selected = query.validated_data.get("selects") or []
+        selected = (
+            validate(SharedQueryV2Serializer, query_params(request, ("selects",))).get("selects")
+            or []
+        )
         run = shared.run(run_id, payloads_for(selected))
         return Response(shared_runs_v2_json(shared, [run], selected)[0])
 
@@ -109,9 +109,7 @@ class SharedRunsV2View(OpenAPIView):
     def post(self, request: Request, token: UUID) -> Response:
         """Return all shared runs, oldest first, unpaginated."""
         shared = resolve_link(token)
-        body = SharedQueryV2Serializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        selected = body.validated_data.get("selects") or []
+        selected = validate(SharedQueryV2Serializer, request.data).get("selects") or []
         page = run_store.query(
             shared.share.workspace_id,
             shared.query(),
@@ -131,17 +129,17 @@ def attachment(request: HttpRequest, token: UUID, run_id: UUID, name: str) -> Ht
     for item in run.row.attachments:
         if item.name == name:
             return file_response(request, item.path, item.mime_type, item.name)
-    return error_response(request, errors.RunNotFound("The run has no attachment of that name."))
+    return error_response(request, errors.RunNotFound("The run has no attachment with this name."))
 
 
 @require_safe
 def message_schema(request: HttpRequest) -> HttpResponse:
-    return HttpResponse(schemas.message_schema(), content_type="application/json")
+    return HttpResponse(message_schemas.message_schema(), content_type="application/json")
 
 
 @require_safe
 def tool_schema(request: HttpRequest) -> HttpResponse:
-    return HttpResponse(schemas.tool_schema(), content_type="application/json")
+    return HttpResponse(message_schemas.tool_schema(), content_type="application/json")
 
 
 routes = [

@@ -10,11 +10,11 @@ from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.response import Response
 
-from apps.core.api import ApiRequest, WorkspaceAPIView
+from apps.core.api import ApiRequest, WorkspaceAPIView, validate
 from apps.core.tenancy import get_or_404
 from apps.organizations.permissions import Permission
-from apps.tracing.models import Project, TraceDeletion
-from apps.tracing.services import deletion
+from apps.tracing.models import TraceDeletion
+from apps.tracing.services import deletion, get_project
 
 MAX_TRACES = 1000
 
@@ -29,17 +29,19 @@ class DeleteTracesSerializer(serializers.Serializer[Any]):
     metadata = serializers.DictField(required=False, allow_null=True)
 
     def validate_metadata(self, value: dict[str, Any] | None) -> dict[str, Any] | None:
-        for key, selected in (value or {}).items():
-            for item in selected if isinstance(selected, list) else [selected]:
+        for key, values in (value or {}).items():
+            for item in values if isinstance(values, list) else [values]:
                 if not isinstance(item, str | int | float | bool):
-                    raise serializers.ValidationError(f"{key!r:.60}: texts, numbers, booleans.")
-            if selected == []:
-                raise serializers.ValidationError(f"{key!r:.60}: no value is given.")
+                    raise serializers.ValidationError(
+                        f"{key!r:.60}: must be text, a number or a boolean."
+                    )
+            if values == []:
+                raise serializers.ValidationError(f"{key!r:.60}: must have a value.")
         return value
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         if bool(attrs.get("trace_ids")) == bool(attrs.get("metadata")):
-            raise serializers.ValidationError("Give either `trace_ids` or `metadata`.")
+            raise serializers.ValidationError("Set either `trace_ids` or `metadata`.")
         return attrs
 
 
@@ -49,16 +51,13 @@ class DeleteTracesView(WorkspaceAPIView):
     @extend_schema(request=DeleteTracesSerializer, responses={202: dict})
     def post(self, request: ApiRequest) -> Response:
         """Delete traces; `status` is `done` if the deletion finished within the request."""
-        body = DeleteTracesSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        params: dict[str, Any] = body.validated_data
-        projects = Project.objects.for_workspace(self.workspace_id).present()
-        done = deletion.delete_traces(
-            project=get_or_404(projects, pk=params["session_id"]),
+        params = validate(DeleteTracesSerializer, request.data)
+        trace_deletion = deletion.delete_traces(
+            project=get_project(self.workspace_id, params["session_id"]),
             trace_ids=params.get("trace_ids") or (),
             metadata=params.get("metadata"),
         )
-        return Response(_deletion_json(done), status=202)
+        return Response(_deletion_json(trace_deletion), status=202)
 
 
 class DeletionView(WorkspaceAPIView):

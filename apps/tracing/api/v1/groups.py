@@ -9,11 +9,11 @@ from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.response import Response
 
-from apps.core.api import ApiRequest, WorkspaceAPIView
+from apps.core.api import ApiRequest, WorkspaceAPIView, validate
 from apps.feedback.services import score_stats
 from apps.organizations.permissions import Permission
 from apps.trace_store import RunQuery, run_store
-from apps.trace_store.aggregation import ThreadRow
+from apps.trace_store.aggregation import ThreadSummary
 from apps.trace_store.filters import quote
 from apps.trace_store.metrics import Measure
 from apps.tracing.api.run_queries import parse_filters, parse_time
@@ -42,18 +42,19 @@ class GroupsView(WorkspaceAPIView):
     @extend_schema(request=GroupSerializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:
         """Return a page of threads by newest turn, and the total."""
-        params = _parse_body(request)
-        page = run_store.threads(
+        params = validate(GroupSerializer, request.data)
+        page = run_store.query_threads(
             self.workspace_id,
             _run_query(params),
             offset=params["offset"],
             limit=min(params["limit"], 100),
         )
-        data = score_stats.by_thread(
+        scores = score_stats.by_thread(
             self.workspace_id, params["session_id"], [row.thread_key for row in page.threads]
         )
         groups = [
-            _group_json(row) | {"feedback_stats": data.get(row.thread_key)} for row in page.threads
+            _group_json(row) | {"feedback_stats": scores.get(row.thread_key)}
+            for row in page.threads
         ]
         return Response({"groups": groups, "total": page.total})
 
@@ -64,17 +65,10 @@ class GroupStatsView(WorkspaceAPIView):
     @extend_schema(request=GroupSerializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:
         """Return statistics of all matching turns, and the number of threads."""
-        query = _run_query(_parse_body(request))
-        page = run_store.threads(self.workspace_id, query, offset=0, limit=1)
+        query = _run_query(validate(GroupSerializer, request.data))
+        page = run_store.query_threads(self.workspace_id, query, offset=0, limit=1)
         stats = statistics.turn_stats(self.workspace_id, query)
         return Response(stats | {"group_count": page.total})
-
-
-def _parse_body(request: ApiRequest) -> dict[str, Any]:
-    body = GroupSerializer(data=request.data)
-    body.is_valid(raise_exception=True)
-    result: dict[str, Any] = body.validated_data
-    return result
 
 
 def _run_query(params: dict[str, Any]) -> RunQuery:
@@ -89,30 +83,30 @@ def _run_query(params: dict[str, Any]) -> RunQuery:
     )
 
 
-def _group_json(row: ThreadRow) -> dict[str, Any]:
-    figures = row.figures
+def _group_json(row: ThreadSummary) -> dict[str, Any]:
+    metrics = row.metrics
     key = quote(row.thread_key)
     return {
         "group_key": row.thread_key,
         "filter": f"and(in(metadata_key, {THREAD_KEYS}), eq(metadata_value, {key}))",
         "session_id": row.project_id,
-        "count": figures.runs,
-        "total_tokens": figures.total(Measure.TOTAL_TOKENS),
-        "prompt_tokens": figures.total(Measure.PROMPT_TOKENS),
-        "completion_tokens": figures.total(Measure.COMPLETION_TOKENS),
-        "total_cost": statistics.format_cost(figures.total(Measure.TOTAL_COST)),
-        "prompt_cost": statistics.format_cost(figures.total(Measure.PROMPT_COST)),
-        "completion_cost": statistics.format_cost(figures.total(Measure.COMPLETION_COST)),
+        "count": metrics.runs,
+        "total_tokens": metrics.total(Measure.TOTAL_TOKENS),
+        "prompt_tokens": metrics.total(Measure.PROMPT_TOKENS),
+        "completion_tokens": metrics.total(Measure.COMPLETION_TOKENS),
+        "total_cost": statistics.format_cost(metrics.total(Measure.TOTAL_COST)),
+        "prompt_cost": statistics.format_cost(metrics.total(Measure.PROMPT_COST)),
+        "completion_cost": statistics.format_cost(metrics.total(Measure.COMPLETION_COST)),
         "min_start_time": row.first_start,
         "max_start_time": row.last_start,
-        "latency_p50": figures.quantile(Measure.LATENCY, 0.5),
-        "latency_p99": figures.quantile(Measure.LATENCY, 0.99),
+        "latency_p50": metrics.quantile(Measure.LATENCY, 0.5),
+        "latency_p99": metrics.quantile(Measure.LATENCY, 0.99),
         "first_trace_id": row.first_trace_id,
         "last_trace_id": row.last_trace_id,
         "first_inputs": row.first_inputs,
         "last_outputs": row.last_outputs,
         "last_error": row.last_error,
-        "num_errored_turns": figures.errors,
+        "num_errored_turns": metrics.errors,
     }
 
 

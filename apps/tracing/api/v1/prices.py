@@ -11,11 +11,11 @@ from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.response import Response
 
-from apps.core.api import ApiRequest, WorkspaceAPIView
+from apps.core.api import ApiRequest, WorkspaceAPIView, validate
+from apps.core.linear_regex import compile_pattern
 from apps.organizations.permissions import Permission
-from apps.trace_store.pricing import entries
+from apps.trace_store.models import ModelPrice
 from apps.trace_store.pricing.entries import MATCH_PATHS, PriceEntry
-from apps.tracing.models import ModelPrice
 from apps.tracing.services import prices
 
 _DIGITS, _PLACES = 40, 24
@@ -31,17 +31,17 @@ class PriceField(serializers.DecimalField):
         )
 
     def to_internal_value(self, data: Any) -> Decimal:
-        # A JSON number such as 1.5e-07 must not fail by its binary digits.
+        # Parse the shortest form of a JSON number such as 1.5e-07, not its binary expansion.
         return super().to_internal_value(str(data) if isinstance(data, float) else data)
 
 
 class PatternField(serializers.CharField):
-    """A regular expression of RE2."""
+    """A regular expression in RE2 syntax."""
 
     def to_internal_value(self, data: Any) -> str:
         text: str = super().to_internal_value(data)
         try:
-            entries.compile_pattern(text)
+            compile_pattern(text)
         except ValueError as error:
             raise serializers.ValidationError(str(error)) from None
         return text
@@ -73,9 +73,11 @@ class PriceSerializer(serializers.Serializer[Any]):
         for name in ("prompt_cost_details", "completion_cost_details"):
             details = value.get(name) or {}
             if len(details) > _MAX_TOKEN_KINDS:
-                raise serializers.ValidationError({name: f"At most {_MAX_TOKEN_KINDS} kinds."})
+                raise serializers.ValidationError(
+                    {name: f"Must have at most {_MAX_TOKEN_KINDS} kinds of tokens."}
+                )
             value[name] = {
-                kind.replace("\x00", "\ufffd"): _price_text(price)
+                kind.replace("\x00", "\ufffd"): _format_price(price)
                 for kind, price in details.items()
             }
         value["match_path"] = value.get("match_path") or list(MATCH_PATHS)
@@ -93,17 +95,17 @@ class PricesView(WorkspaceAPIView):
 
         `X-Pagination-Total` is the number of entries.
         """
-        query = PriceListSerializer(data=request.query_params)
-        query.is_valid(raise_exception=True)
-        begin = query.validated_data["offset"]
-        result = prices.list_prices(self.workspace_id)
-        page = result[begin : begin + query.validated_data["limit"]]
-        total = {"X-Pagination-Total": str(len(result))}
+        params = validate(PriceListSerializer, request.query_params)
+        price_entries = prices.list_prices(self.workspace_id)
+        page = price_entries[params["offset"] : params["offset"] + params["limit"]]
+        total = {"X-Pagination-Total": str(len(price_entries))}
         return Response([price_json(item) for item in page], headers=total)
 
     @extend_schema(request=PriceSerializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:
-        created = prices.create_price(workspace_id=self.workspace_id, **_parse_body(request))
+        created = prices.create_price(
+            workspace_id=self.workspace_id, **validate(PriceSerializer, request.data)
+        )
         return Response(price_json(created))
 
 
@@ -112,21 +114,14 @@ class PriceView(WorkspaceAPIView):
 
     @extend_schema(request=PriceSerializer, responses=dict)
     def put(self, request: ApiRequest, price_id: UUID) -> Response:
-        result = prices.find_price(self.workspace_id, price_id)
-        price = prices.replace_price(price=result, **_parse_body(request))
+        entry = prices.find_price(self.workspace_id, price_id)
+        price = prices.replace_price(price=entry, **validate(PriceSerializer, request.data))
         return Response(price_json(price))
 
     @extend_schema(responses=None)
     def delete(self, request: ApiRequest, price_id: UUID) -> Response:
         prices.delete_price(price=prices.find_price(self.workspace_id, price_id))
         return Response({"message": "deleted"})
-
-
-def _parse_body(request: ApiRequest) -> dict[str, Any]:
-    body = PriceSerializer(data=request.data)
-    body.is_valid(raise_exception=True)
-    fields: dict[str, Any] = body.validated_data
-    return fields
 
 
 def price_json(entry: ModelPrice | PriceEntry) -> dict[str, Any]:
@@ -137,19 +132,19 @@ def price_json(entry: ModelPrice | PriceEntry) -> dict[str, Any]:
         "match_path": list(entry.match_path),
         "provider": entry.provider,
         "start_time": entry.start_time,
-        "prompt_cost": _price_text(entry.prompt_cost),
-        "completion_cost": _price_text(entry.completion_cost),
-        "prompt_cost_details": _price_texts(entry.prompt_cost_details),
-        "completion_cost_details": _price_texts(entry.completion_cost_details),
+        "prompt_cost": _format_price(entry.prompt_cost),
+        "completion_cost": _format_price(entry.completion_cost),
+        "prompt_cost_details": _format_prices(entry.prompt_cost_details),
+        "completion_cost_details": _format_prices(entry.completion_cost_details),
         "tenant_id": entry.workspace_id if isinstance(entry, ModelPrice) else None,
     }
 
 
-def _price_texts(details: Any) -> dict[str, str]:
-    return {kind: _price_text(Decimal(price)) for kind, price in details.items()}
+def _format_prices(details: Any) -> dict[str, str]:
+    return {kind: _format_price(Decimal(price)) for kind, price in details.items()}
 
 
-def _price_text(price: Decimal) -> str:
+def _format_price(price: Decimal) -> str:
     """Format without exponent and trailing zeros."""
     text = format(price, "f")
     return text.rstrip("0").rstrip(".") if "." in text else text

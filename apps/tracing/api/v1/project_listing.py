@@ -45,7 +45,9 @@ def filter_projects(workspace_id: UUID, params: dict[str, Any]) -> ProjectQueryS
     if "id" in params:
         projects = projects.filter(pk__in=params["id"])
     if params.get("reference_free") is not None:
-        projects = projects.plain() if params["reference_free"] else projects.experiments()
+        projects = (
+            projects.without_experiments() if params["reference_free"] else projects.experiments()
+        )
     if "reference_dataset" in params:
         projects = projects.filter(reference_dataset_id__in=params["reference_dataset"])
     if params.get("tag_value_id"):
@@ -59,8 +61,8 @@ def filter_projects(workspace_id: UUID, params: dict[str, Any]) -> ProjectQueryS
     if isinstance(params.get("metadata"), dict):
         projects = projects.filter(extra__metadata__contains=params["metadata"])
     if params.get("filter"):
-        selected = filters.parse(params["filter"])
-        condition = orm.filter_to_q(selected, metadata="extra__metadata", columns=_FILTER_COLUMNS)
+        expression = filters.parse(params["filter"])
+        condition = orm.filter_to_q(expression, metadata="extra__metadata", columns=_FILTER_COLUMNS)
         projects = projects.filter(condition)
     return projects
 
@@ -81,18 +83,18 @@ def list_page(workspace_id: UUID, params: dict[str, Any]) -> tuple[list[Project]
     begin, end = params["offset"], params["offset"] + params["limit"]
     sort, sign = params["sort_by"], "-" if params["sort_by_desc"] else ""
     if sort in COLUMN_SORTS:
-        results = list(projects.order_by(f"{sign}{sort}", f"{sign}id")[begin:end])
-        total = begin + len(results) if 0 < len(results) < params["limit"] else projects.count()
-        return results, total
+        page = list(projects.order_by(f"{sign}{sort}", f"{sign}id")[begin:end])
+        total = begin + len(page) if 0 < len(page) < params["limit"] else projects.count()
+        return page, total
     newest = projects.newest_first().values_list("pk", flat=True)
     ids = list(newest[:_MAX_SORTED])
-    value = _sort_key(workspace_id, ids, params)
-    known = [item for item in ids if value(item) is not None]
-    known.sort(key=value, reverse=params["sort_by_desc"])
+    sort_value = _sort_key(workspace_id, ids, params)
+    ids_with_value = [item for item in ids if sort_value(item) is not None]
+    ids_with_value.sort(key=sort_value, reverse=params["sort_by_desc"])
     # Projects without a value come last in both directions.
-    order = [*known, *(item for item in ids if value(item) is None)][begin:end]
-    by_id = {project.pk: project for project in projects.filter(pk__in=order)}
-    return [by_id[item] for item in order if item in by_id], len(ids)
+    page_ids = [*ids_with_value, *(item for item in ids if sort_value(item) is None)][begin:end]
+    by_id = {project.pk: project for project in projects.filter(pk__in=page_ids)}
+    return [by_id[item] for item in page_ids if item in by_id], len(ids)
 
 
 def _sort_key(
@@ -105,16 +107,16 @@ def _sort_key(
         return lambda result: getattr(counts[result], name)
     if sort == FEEDBACK_SORT:
         key = params.get("sort_by_feedback_key") or ""
-        data = (
+        scores = (
             score_stats.by_project(workspace_id, ids)
             if params.get("sort_by_feedback_source") == "session"
             else score_stats.by_project_runs(workspace_id, ids)
         )
-        return lambda result: data.get(result, {}).get(key, {}).get("avg")
-    figures = project_statistics(
+        return lambda result: scores.get(result, {}).get(key, {}).get("avg")
+    statistics_by_id = project_statistics(
         workspace_id, ids, params | {"stats_select": [sort], "facets": False}
     )
-    return lambda result: figures[result].get(sort)
+    return lambda result: statistics_by_id[result].get(sort)
 
 
 def project_statistics(workspace_id: UUID, ids: Sequence[UUID], params: dict[str, Any]) -> Any:

@@ -11,18 +11,18 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.response import Response
 
-from apps.core.api import ApiRequest, WorkspaceAPIView
-from apps.core.tenancy import get_or_404
+from apps.core.api import ApiRequest, WorkspaceAPIView, validate
 from apps.core.timestamps import as_utc
 from apps.organizations.permissions import Permission
 from apps.trace_store import ProjectStats, run_store
-from apps.trace_store.postgres.reading import metadata_values
+from apps.trace_store.errors import ProjectNotFound
 from apps.tracing import errors, services
 from apps.tracing.api.run_queries import parse_time, parse_uuid
 from apps.tracing.api.v1 import project_listing
 from apps.tracing.api.v1.rendering import project_json
 from apps.tracing.api.v1.serializers import (
     CreateProjectSerializer,
+    ProjectFields,
     ProjectListSerializer,
     ProjectMetadataSerializer,
     ProjectStatsSerializer,
@@ -31,11 +31,13 @@ from apps.tracing.api.v1.serializers import (
     query_params,
 )
 from apps.tracing.models import DEFAULT_PROJECT, Project
-from apps.tracing.services import experiments
+from apps.tracing.services.projects import experiment_numbers, get_project
 
 TIME_FIELDS = ("start_time", "end_time")
 PLAN_FIELDS = ("num_examples", "num_repetitions", "evaluator_keys")
 MAX_DELETED = 100
+AGENT_VERSION_KEY = "LANGSMITH_AGENT_VERSION"
+"""Metadata key under which clients record the commit of the running agent."""
 
 
 class DeleteProjectsSerializer(serializers.Serializer[Any]):
@@ -55,7 +57,8 @@ class ProjectsView(WorkspaceAPIView):
     def get(self, request: ApiRequest) -> Response:
         """Return a page of projects; `X-Pagination-Total` is the number of matches.
 
-        Never empty without a filter: clients read the workspace id from the first project.
+        Without a filter the page is never empty, because clients read the workspace id from the
+        first project.
         """
         params = query_params(ProjectListSerializer, request)
         if params.get("name", DEFAULT_PROJECT) == DEFAULT_PROJECT:
@@ -72,19 +75,17 @@ class ProjectsView(WorkspaceAPIView):
         responses=dict,
     )
     def post(self, request: ApiRequest) -> Response:
-        body = CreateProjectSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        project = create_from_body(request, body, self.workspace_id)
+        project = create_from_body(request, CreateProjectSerializer, self.workspace_id)
         return Response(projects_json(self.workspace_id, [project])[0])
 
     @extend_schema(parameters=[DeleteProjectsSerializer], responses={202: dict})
     def delete(self, request: ApiRequest) -> Response:
-        """Delete several projects; deletes none if one does not exist."""
-        selected = set(query_params(DeleteProjectsSerializer, request)["session_ids"])
-        rows = Project.objects.for_workspace(self.workspace_id).present().filter(pk__in=selected)
+        """Delete the projects; if one does not exist, none is deleted."""
+        project_ids = set(query_params(DeleteProjectsSerializer, request)["session_ids"])
+        rows = Project.objects.for_workspace(self.workspace_id).present().filter(pk__in=project_ids)
         projects = list(rows)
-        if len(projects) < len(selected):
-            raise errors.ProjectNotFound
+        if len(projects) < len(project_ids):
+            raise ProjectNotFound
         for project in projects:
             services.delete_project(project=project)
         return Response({"message": "deleted"}, status=202)
@@ -97,27 +98,23 @@ class ProjectView(WorkspaceAPIView):
         "*": Permission.PROJECTS_WRITE,
     }
 
-    def _project(self, project_id: UUID) -> Project:
-        return get_or_404(Project.objects.for_workspace(self.workspace_id).present(), pk=project_id)
-
     @extend_schema(parameters=[ProjectStatsSerializer], responses=dict)
     def get(self, request: ApiRequest, project_id: UUID) -> Response:
-        project = self._project(project_id)
+        project = get_project(self.workspace_id, project_id)
         params = query_params(ProjectStatsSerializer, request)
         return Response(projects_json(self.workspace_id, [project], params)[0])
 
     @extend_schema(request=UpdateProjectSerializer, responses=dict)
     def patch(self, request: ApiRequest, project_id: UUID) -> Response:
-        project = self._project(project_id)
-        body = UpdateProjectSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        changed = services.update_project(project=project, changes=changed_fields(body))
+        project = get_project(self.workspace_id, project_id)
+        changes = changed_fields(request, UpdateProjectSerializer)
+        changed = services.update_project(project=project, changes=changes)
         return Response(projects_json(self.workspace_id, [changed])[0])
 
     @extend_schema(responses={202: dict})
     def delete(self, request: ApiRequest, project_id: UUID) -> Response:
         """Delete the project; its runs are removed in the background."""
-        services.delete_project(project=self._project(project_id))
+        services.delete_project(project=get_project(self.workspace_id, project_id))
         return Response({"message": "deleted"}, status=202)
 
 
@@ -127,10 +124,9 @@ class ProjectMetadataView(WorkspaceAPIView):
     @extend_schema(parameters=[ProjectMetadataSerializer], responses=dict)
     def get(self, request: ApiRequest, project_id: UUID) -> Response:
         """Return the most frequent metadata keys with their most frequent values."""
-        projects = Project.objects.for_workspace(self.workspace_id).present()
-        project = get_or_404(projects, pk=project_id)
+        project = get_project(self.workspace_id, project_id)
         params = query_params(ProjectMetadataSerializer, request)
-        result = metadata_values.frequent_values(
+        result = run_store.fetch_frequent_metadata_values(
             self.workspace_id,
             project.pk,
             keys=params.get("metadata_keys"),
@@ -157,15 +153,34 @@ class ResolutionView(WorkspaceAPIView):
             projects = projects.experiments().filter(pk__in=[project_id] if project_id else [])
         else:
             projects = projects.none()  # traces of evaluators have no project of their own
-        row = projects.values_list("pk", flat=True).first()
-        if row is None:
-            raise errors.ProjectNotFound("No project has this address.")
-        return Response({"session_id": row})
+        resolved_id = projects.values_list("pk", flat=True).first()
+        if resolved_id is None:
+            raise ProjectNotFound("No project belongs to this agent or experiment.")
+        return Response({"session_id": resolved_id})
 
 
-def create_from_body(request: ApiRequest, body: Any, workspace_id: UUID) -> Project:
-    """Create the project of a validated body; tags require `TAGS_WRITE`."""
-    fields = {name: value for name, value in body_fields(body).items() if value is not None}
+class AgentVersionsView(WorkspaceAPIView):
+    required_permission = Permission.RUNS_READ
+
+    @extend_schema(responses=list[dict[str, Any]])
+    def get(self, request: ApiRequest, project_id: UUID) -> Response:
+        """Return each version with the time of its first trace, newest first."""
+        project = get_project(self.workspace_id, project_id)
+        result = run_store.fetch_metadata_values(self.workspace_id, project.pk, AGENT_VERSION_KEY)
+        return Response([{"commit_sha": value, "first_seen_at": time} for value, time in result])
+
+
+def create_from_body(
+    request: ApiRequest, serializer_class: type[CreateProjectSerializer], workspace_id: UUID
+) -> Project:
+    """Create the project of a request body; tags require `TAGS_WRITE`."""
+    fields = {
+        name: value
+        for name, value in _body_fields(request, serializer_class).items()
+        if value is not None
+    }
+    if "reference_dataset_id" in fields:
+        raise errors.DatasetNotFound  # no workspace has datasets yet
     if fields.get("tag_value_ids"):
         request.auth.require(Permission.TAGS_WRITE)
     plan = {name: fields.pop(name) for name in PLAN_FIELDS if name in fields}
@@ -185,30 +200,40 @@ def projects_json(
     """Return the projects with their run counts, and with statistics if requested."""
     ids = [project.pk for project in projects]
     counts = run_store.project_stats(workspace_id, ids)
-    numbers = experiments.experiment_numbers(workspace_id, projects)
-    wants = params is not None and params.get("include_stats")
-    figures = project_listing.project_statistics(workspace_id, ids, params or {}) if wants else {}
+    numbers = experiment_numbers(workspace_id, projects)
+    with_statistics = params is not None and params.get("include_stats")
+    statistics = (
+        project_listing.project_statistics(workspace_id, ids, params or {})
+        if with_statistics
+        else {}
+    )
     return [
         project_json(
             project,
             counts.get(project.pk, ProjectStats()),
-            figures.get(project.pk),
+            statistics.get(project.pk),
             numbers.get(project.pk),
         )
         for project in projects
     ]
 
 
-def changed_fields(body: Any) -> dict[str, Any]:
-    """Return the changed fields. Null means unchanged, except for `long_days`, which it resets."""
-    data = body_fields(body)
-    return {n: value for n, value in data.items() if value is not None or n == "long_days"}
+def changed_fields(
+    request: ApiRequest, serializer_class: type[UpdateProjectSerializer]
+) -> dict[str, Any]:
+    """Return the changed fields. Null means unchanged, but it resets `long_days`."""
+    fields = _body_fields(request, serializer_class)
+    return {
+        name: value for name, value in fields.items() if value is not None or name == "long_days"
+    }
 
 
-def body_fields(body: Any) -> dict[str, Any]:
+def _body_fields(request: ApiRequest, serializer_class: type[ProjectFields]) -> dict[str, Any]:
     """Return the validated fields with times in UTC."""
-    value: dict[str, Any] = dict(body.validated_data)
-    return value | {n: as_utc(value[n]) for n in TIME_FIELDS if value.get(n) is not None}
+    fields = validate(serializer_class, request.data)
+    return fields | {
+        name: as_utc(fields[name]) for name in TIME_FIELDS if fields.get(name) is not None
+    }
 
 
 routes = [
@@ -219,5 +244,10 @@ routes = [
         "sessions/<uuid:project_id>/metadata",
         ProjectMetadataView.as_view(),
         name="project-metadata",
+    ),
+    path(
+        "v1/platform/sessions/<uuid:project_id>/agent-versions",
+        AgentVersionsView.as_view(),
+        name="agent-versions",
     ),
 ]

@@ -9,19 +9,22 @@ from urllib.parse import quote
 from uuid import UUID
 
 from apps.trace_store import Payload, ProjectStats, RunDetail, RunRow
+from apps.trace_store.token_estimates import estimate_tokens
+from apps.tracing import messages
 from apps.tracing.api import related_fields
-from apps.tracing.api.chat import messages_json
 from apps.tracing.api.downloads import signed_url
 from apps.tracing.api.related_fields import RelatedFields
+from apps.tracing.messages import Message, MessagePart
 from apps.tracing.models import Project
-from apps.tracing.services import experiments
+from apps.tracing.services.projects import experiment_progress
+from apps.tracing.services.statistics import format_cost
 
 PAYLOAD_FIELDS = {
     **{str(payload): payload for payload in Payload},
     **{f"{payload}_or_signed_url": payload for payload in Payload},
     "manifest": Payload.SERIALIZED,
 }
-"""Payload fields are returned only if selected; small fields always."""
+"""Fields that are returned only if selected; all other fields are always returned."""
 MESSAGES = "messages"
 
 
@@ -37,27 +40,27 @@ def runs_json(
     workspace_id: UUID, runs: Sequence[RunDetail], select: Collection[str] | None = None
 ) -> list[dict[str, Any]]:
     """Return the runs as JSON, with payload fields only if selected."""
-    result = related_fields.load_related_fields(
+    related = related_fields.load_related_fields(
         workspace_id, [run.row for run in runs], select or ()
     )
-    heavy = payloads_for(
+    payloads = payloads_for(
         None if select is None else [name for name in select if name in PAYLOAD_FIELDS]
     )
     return [
-        run_json(run, heavy, result)
+        run_json(run, payloads, related)
         | ({MESSAGES: messages_json(run)} if MESSAGES in (select or ()) else {})
-        | _selected_only(run.row, result, select or ())
+        | _queried_fields(run.row, related, select or ())
         for run in runs
     ]
 
 
 def run_json(
-    run: RunDetail, selected: Collection[Payload], around: RelatedFields | None = None
+    run: RunDetail, selected: Collection[Payload], related: RelatedFields | None = None
 ) -> dict[str, Any]:
     row = run.row
     usage = row.usage
     details = usage.details or {}
-    around = around or RelatedFields()
+    related = related or RelatedFields()
     return {
         "id": row.id,
         "name": row.name,
@@ -84,20 +87,21 @@ def run_json(
         "total_tokens": usage.total_tokens or 0,
         "prompt_token_details": details.get("prompt_token_details"),
         "completion_token_details": details.get("completion_token_details"),
-        "prompt_cost": money(usage.prompt_cost),
-        "completion_cost": money(usage.completion_cost),
-        "total_cost": money(usage.total_cost),
+        "estimated_tokens": _estimated_tokens(run, selected),
+        "prompt_cost": format_cost(usage.prompt_cost),
+        "completion_cost": format_cost(usage.completion_cost),
+        "total_cost": format_cost(usage.total_cost),
         "prompt_cost_details": details.get("prompt_cost_details"),
         "completion_cost_details": details.get("completion_cost_details"),
         "price_model_id": row.price_model_id,
         "reference_example_id": row.reference_example_id,
         "reference_dataset_id": (
-            around.datasets.get(row.project_id) if row.reference_example_id else None
+            related.datasets.get(row.project_id) if row.reference_example_id else None
         ),
         "in_dataset": False,
         "last_queued_at": None,
-        "share_token": around.share_token(row),
-        "feedback_stats": around.feedback.get(row.id, {}),
+        "share_token": related.share_token(row),
+        "feedback_stats": related.feedback.get(row.id, {}),
         "s3_urls": {
             f"attachment.{attachment.name}": {
                 "presigned_url": signed_url(attachment),
@@ -110,24 +114,32 @@ def run_json(
         "outputs_s3_urls": None,
         "manifest_id": None,
         "execution_order": 1,
-        "trace_tier": around.tier(row)[0],
+        "trace_tier": related.tier(row)[0],
         "inserted_at": row.received_at,
         **{str(payload): run.json(payload) for payload in selected},
     }
 
 
-def _selected_only(row: RunRow, around: RelatedFields, select: Collection[str]) -> dict[str, Any]:
-    """Return the fields that cost a lookup, as far as they are selected."""
+def _estimated_tokens(run: RunDetail, selected: Collection[Payload]) -> dict[str, int] | None:
+    """Return the estimate for a model call without reported tokens, if its payloads are read."""
+    if not {Payload.INPUTS, Payload.OUTPUTS} <= set(selected):
+        return None
+    estimate = estimate_tokens(run)
+    return None if estimate is None else estimate._asdict()
+
+
+def _queried_fields(row: RunRow, related: RelatedFields, select: Collection[str]) -> dict[str, Any]:
+    """Return the selected fields that need an additional query."""
     result: dict[str, Any] = {}
     if "trace_upgrade" in select:
-        result["trace_upgrade"] = around.tier(row)[1]
-    if around.lives is not None:
-        result["ttl_seconds"] = around.seconds(row)
-    span = around.times.get(row.trace_id)
-    if span is not None:
-        result["trace_min_start_time"] = span.first_start_time
-        result["trace_max_start_time"] = span.last_start_time
-        result["trace_first_received_at"] = span.first_received_at
+        result["trace_upgrade"] = related.tier(row)[1]
+    if related.policy is not None:
+        result["ttl_seconds"] = related.seconds(row)
+    times = related.times.get(row.trace_id)
+    if times is not None:
+        result["trace_min_start_time"] = times.first_start_time
+        result["trace_max_start_time"] = times.last_start_time
+        result["trace_first_received_at"] = times.first_received_at
     return result
 
 
@@ -150,19 +162,14 @@ def run_path(
     return f"{path}?{query}" if query else path
 
 
-def money(amount: Any) -> str | None:
-    """Format an amount as a string without exponent, so that no client rounds it."""
-    return None if amount is None else format(amount.normalize(), "f")
-
-
 def project_json(
     project: Project,
     stats: ProjectStats,
-    figures: Mapping[str, Any] | None = None,
+    statistics: Mapping[str, Any] | None = None,
     test_run_number: int | None = None,
 ) -> dict[str, Any]:
-    """Return the project with its counts, and with statistics if `figures` is given."""
-    data = (figures or {}).get("feedback_stats") or {}
+    """Return the project with its counts, and with statistics if `statistics` are passed."""
+    feedback = (statistics or {}).get("feedback_stats") or {}
     return {
         "id": project.pk,
         "tenant_id": project.workspace_id,
@@ -179,11 +186,35 @@ def project_json(
         "run_count": stats.run_count,
         "last_run_start_time": stats.last_run_start_time,
         "test_run_number": test_run_number,
-        "experiment_progress": experiments.experiment_progress(project, stats.trace_count, data),
-        **(figures or {}),
+        "experiment_progress": experiment_progress(project, stats.trace_count, feedback),
+        **(statistics or {}),
         "last_run_start_time_live": stats.last_run_start_time,
     }
 
 
-def as_uuids(values: Collection[Any]) -> list[UUID]:
-    return [value if isinstance(value, UUID) else UUID(str(value)) for value in values]
+def messages_json(run: RunDetail) -> list[dict[str, Any]]:
+    """Return the input and output messages; empty if the payloads hold no messages."""
+    parsed = [
+        message
+        for payload in (Payload.INPUTS, Payload.OUTPUTS)
+        for message in messages.parse_messages(run.value(payload))
+    ]
+    return [_message_json(message) for message in parsed]
+
+
+def _message_json(message: Message) -> dict[str, Any]:
+    return {
+        "role": message.role,
+        "name": message.name or None,
+        "content": [_part_json(part) for part in message.parts],
+        "tool_calls": [
+            {"id": call.id or None, "name": call.name, "arguments": call.arguments}
+            for call in message.tool_calls
+        ],
+        "tool_call_id": message.tool_call_id or None,
+        "is_error": message.failed,
+    }
+
+
+def _part_json(part: MessagePart) -> dict[str, Any]:
+    return {"type": part.kind, "text": part.text}

@@ -10,7 +10,13 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.core.api import ApiRequest, OrganizationAPIView, OrganizationRequest, WorkspaceAPIView
+from apps.core.api import (
+    ApiRequest,
+    OrganizationAPIView,
+    OrganizationRequest,
+    WorkspaceAPIView,
+    validate,
+)
 from apps.organizations.models import Organization, Workspace
 from apps.organizations.permissions import OrganizationPermission, Permission
 from apps.tracing.models import TraceTier
@@ -21,7 +27,7 @@ _MAX_TTL_SECONDS = 100 * 366 * 86_400
 
 
 class RetentionSerializer(serializers.Serializer[Any]):
-    """Absent and null fields stay unchanged."""
+    """Changes to a policy; absent and null fields stay unchanged."""
 
     default_trace_tier = serializers.ChoiceField(
         choices=TraceTier.choices, required=False, allow_null=True
@@ -89,18 +95,16 @@ class OrganizationRetentionView(OrganizationAPIView):
 
 
 def _parse_body(request: Request) -> tuple[dict[str, Any], bool]:
-    body = RetentionSerializer(data=request.data)
-    body.is_valid(raise_exception=True)
-    data: dict[str, Any] = dict(body.validated_data)
+    data = validate(RetentionSerializer, request.data)
     all_projects = bool(data.pop("apply_to_all_projects"))
     return {name: value for name, value in data.items() if value is not None}, all_projects
 
 
-def _policy_json(lives: RetentionPolicy) -> dict[str, Any]:
+def _policy_json(policy: RetentionPolicy) -> dict[str, Any]:
     return {
-        "default_trace_tier": lives.default_tier,
-        "longlived_ttl_seconds": lives.long_seconds,
-        "shortlived_ttl_seconds": lives.short_seconds,
+        "default_trace_tier": policy.default_tier,
+        "longlived_ttl_seconds": policy.long_seconds,
+        "shortlived_ttl_seconds": policy.short_seconds,
     }
 
 

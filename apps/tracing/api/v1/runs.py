@@ -11,11 +11,11 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.response import Response
 
 from apps.core import errors as core_errors
-from apps.core.api import ApiRequest, WorkspaceAPIView, from_drf
+from apps.core.api import ApiRequest, WorkspaceAPIView, convert_drf_exception, validate
 from apps.organizations.permissions import Permission
 from apps.trace_store import Payload, RunQuery, filters, run_store
 from apps.tracing import errors
-from apps.tracing.api import paging
+from apps.tracing.api import run_queries
 from apps.tracing.api.run_queries import parse_uuid, run_query, search_filter
 from apps.tracing.api.v1.rendering import MESSAGES, payloads_for, runs_json
 from apps.tracing.api.v1.serializers import (
@@ -65,25 +65,23 @@ class RunsQueryView(WorkspaceAPIView):
     @extend_schema(request=RunsQuerySerializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:
         """Return a page of runs, newest first unless `order` is `asc`."""
-        body = RunsQuerySerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        params: dict[str, Any] = body.validated_data
+        params = validate(RunsQuerySerializer, request.data)
         select = params.get("select")
-        page = paging.read_page(
+        page = run_queries.read_page(
             self.workspace_id,
             run_query(self.workspace_id, params),
             limit=_page_size(params),
             cursor=params.get("cursor"),
             payloads=payloads_for(select),
         )
-        leads_on = not params.get("skip_pagination")
-        leads_back = leads_on and not params.get("skip_prev_cursor")
+        has_next = not params.get("skip_pagination")
+        has_previous = has_next and not params.get("skip_prev_cursor")
         return Response(
             {
                 "runs": runs_json(self.workspace_id, page.runs, select),
                 "cursors": {
-                    "next": page.following if leads_on else None,
-                    "prev": page.previous if leads_back else None,
+                    "next": page.next_cursor if has_next else None,
+                    "prev": page.previous_cursor if has_previous else None,
                 },
                 "parsed_query": search_filter(params),
                 "search_cursors": None,
@@ -96,13 +94,11 @@ class ValidateQueryView(WorkspaceAPIView):
 
     @extend_schema(request=RunsQuerySerializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:
-        """Validate a filter; an error carries its column."""
-        body = RunsQuerySerializer(data=request.data)
+        """Validate a filter; `errors` has the column of an error."""
         try:
-            body.is_valid(raise_exception=True)
-            run_query(self.workspace_id, body.validated_data)
+            run_query(self.workspace_id, validate(RunsQuerySerializer, request.data))
         except ValidationError as invalid:
-            error = from_drf(invalid)
+            error = convert_drf_exception(invalid)
             return Response({"valid": False, "detail": error.detail, "errors": error.errors})
         except core_errors.AppError as error:
             return Response({"valid": False, "detail": error.detail, "errors": error.errors})
@@ -120,14 +116,14 @@ class ThreadRunsView(WorkspaceAPIView):
         query = RunQuery(
             project_ids=None if project_id is None else [project_id],
             is_root=True,
-            where=filters.parse(f"eq(thread_id, {filters.quote(thread_key)})"),
+            where=filters.thread_filter(thread_key),
             oldest_first=True,
         )
         select = params.get("select") or []
         begin, end = params["offset"], params["offset"] + params["limit"]
         page = run_store.query(self.workspace_id, query, limit=end, payloads=payloads_for(select))
         if not page.runs:
-            raise errors.ThreadNotFound
+            raise errors.TraceThreadNotFound
         return Response(
             {
                 "thread_id": thread_key,

@@ -10,12 +10,12 @@ from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.response import Response
 
-from apps.core.api import ApiRequest, WorkspaceAPIView
+from apps.core.api import ApiRequest, WorkspaceAPIView, validate
 from apps.core.tenancy import get_or_404
 from apps.organizations.permissions import Permission
 from apps.tracing.api.v1.serializers import query_params
-from apps.tracing.models import Project, SavedView, ViewType
-from apps.tracing.services import saved_views
+from apps.tracing.models import SavedView, ViewType
+from apps.tracing.services import get_project, saved_views
 
 
 def _filter_field() -> serializers.CharField:
@@ -54,22 +54,19 @@ class ViewListSerializer(serializers.Serializer[Any]):
     offset = serializers.IntegerField(required=False, min_value=0, max_value=10_000, default=0)
 
 
-class _ProjectAPIView(WorkspaceAPIView):
+class _SavedViewAPIView(WorkspaceAPIView):
     required_permission = {"GET": Permission.PROJECTS_READ, "*": Permission.PROJECTS_WRITE}
 
-    def project(self, project_id: UUID) -> Project:
-        return get_or_404(Project.objects.for_workspace(self.workspace_id).present(), pk=project_id)
-
-    def view_of(self, project_id: UUID, view_id: UUID) -> SavedView:
+    def get_view(self, project_id: UUID, view_id: UUID) -> SavedView:
         views = SavedView.objects.for_workspace(self.workspace_id)
-        return get_or_404(views, project=self.project(project_id), pk=view_id)
+        return get_or_404(views, project=get_project(self.workspace_id, project_id), pk=view_id)
 
 
-class ViewsView(_ProjectAPIView):
+class ViewsView(_SavedViewAPIView):
     @extend_schema(parameters=[ViewListSerializer], responses=dict)
     def get(self, request: ApiRequest, project_id: UUID) -> Response:
         """Return the project's views, oldest first."""
-        project = self.project(project_id)
+        project = get_project(self.workspace_id, project_id)
         params = query_params(ViewListSerializer, request)
         views = SavedView.objects.for_workspace(self.workspace_id).filter(project=project)
         if "type" in params:
@@ -81,37 +78,34 @@ class ViewsView(_ProjectAPIView):
 
     @extend_schema(request=ViewSerializer, responses=dict)
     def post(self, request: ApiRequest, project_id: UUID) -> Response:
-        project = self.project(project_id)
-        body = ViewSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        return Response(_view_json(saved_views.create_view(project=project, **body.validated_data)))
+        project = get_project(self.workspace_id, project_id)
+        fields = validate(ViewSerializer, request.data)
+        return Response(_view_json(saved_views.create_view(project=project, **fields)))
 
 
-class ViewView(_ProjectAPIView):
+class ViewView(_SavedViewAPIView):
     @extend_schema(responses=dict)
     def get(self, request: ApiRequest, project_id: UUID, view_id: UUID) -> Response:
-        return Response(_view_json(self.view_of(project_id, view_id)))
+        return Response(_view_json(self.get_view(project_id, view_id)))
 
     @extend_schema(request=ViewSerializer, responses=dict)
     def patch(self, request: ApiRequest, project_id: UUID, view_id: UUID) -> Response:
-        view = self.view_of(project_id, view_id)
-        body = ViewSerializer(data=request.data, partial=True)
-        body.is_valid(raise_exception=True)
-        return Response(_view_json(saved_views.update_view(view=view, changes=body.validated_data)))
+        view = self.get_view(project_id, view_id)
+        changes = validate(ViewSerializer, request.data, partial=True)
+        return Response(_view_json(saved_views.update_view(view=view, changes=changes)))
 
     @extend_schema(responses={204: None})
     def delete(self, request: ApiRequest, project_id: UUID, view_id: UUID) -> Response:
-        saved_views.delete_view(view=self.view_of(project_id, view_id))
+        saved_views.delete_view(view=self.get_view(project_id, view_id))
         return Response(status=204)
 
 
-class RenameViewView(_ProjectAPIView):
+class RenameViewView(_SavedViewAPIView):
     @extend_schema(request=RenameSerializer, responses=dict)
     def patch(self, request: ApiRequest, project_id: UUID, view_id: UUID) -> Response:
-        view = self.view_of(project_id, view_id)
-        body = RenameSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        return Response(_view_json(saved_views.update_view(view=view, changes=body.validated_data)))
+        view = self.get_view(project_id, view_id)
+        changes = validate(RenameSerializer, request.data)
+        return Response(_view_json(saved_views.update_view(view=view, changes=changes)))
 
 
 def _view_json(view: SavedView) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 from rest_framework import serializers
 from rest_framework.request import Request
 
+from apps.core.api import validate
 from apps.organizations.services.tags import MAX_TAGS_PER_REQUEST
 from apps.trace_store import RunType
 from apps.tracing.api.v1.project_listing import SORTS
@@ -31,10 +32,17 @@ SELECTABLE = frozenset(
 )
 
 
-def query_params(kind: type[serializers.Serializer[Any]], request: Request) -> dict[str, Any]:
-    """Validate the query string: lists may repeat or use commas, empty means absent."""
+def query_params(
+    serializer_class: type[serializers.Serializer[Any]], request: Request
+) -> dict[str, Any]:
+    """Validate the query string and return its fields.
+
+    A list repeats its parameter or separates values by commas; an empty value means absent.
+    """
     lists = {
-        name for name, field in kind().fields.items() if isinstance(field, serializers.ListField)
+        name
+        for name, field in serializer_class().fields.items()
+        if isinstance(field, serializers.ListField)
     }
     fields: dict[str, Any] = {}
     for name, values in request.query_params.lists():
@@ -42,14 +50,11 @@ def query_params(kind: type[serializers.Serializer[Any]], request: Request) -> d
             fields[name] = [part for value in values for part in value.split(",") if part]
         elif values[-1] != "":
             fields[name] = values[-1]
-    params = kind(data=fields)
-    params.is_valid(raise_exception=True)
-    result: dict[str, Any] = params.validated_data
-    return result
+    return validate(serializer_class, fields)
 
 
 class OneOrMany(serializers.ListField):
-    """A list; a single value is accepted as a list of one."""
+    """A list; a single string is accepted as a list of one item."""
 
     def to_internal_value(self, data: Any) -> list[Any]:
         result: list[Any] = super().to_internal_value([data] if isinstance(data, str) else data)
@@ -59,7 +64,7 @@ class OneOrMany(serializers.ListField):
 class RunFilterSerializer(serializers.Serializer[Any]):
     """A filter of runs; null means absent.
 
-    `data_source_type` is accepted and has no effect: there is one store.
+    `data_source_type` is accepted and ignored, because there is one store.
     """
 
     session = OneOrMany(child=serializers.UUIDField(), required=False, allow_null=True)

@@ -11,12 +11,12 @@ from rest_framework import serializers
 from rest_framework.response import Response
 
 from apps.core import errors as core_errors
-from apps.core.api import ApiRequest, WorkspaceAPIView
-from apps.core.tenancy import get_or_404
-from apps.feedback.api.queries import PageSerializer, query_params
+from apps.core.api import ApiRequest, WorkspaceAPIView, validate
+from apps.feedback.api.queries import FeedbackPageSerializer, query_params
 from apps.organizations.permissions import Permission
 from apps.tracing.api.run_queries import parse_uuid
 from apps.tracing.models import Project, Share
+from apps.tracing.services import get_project
 from apps.tracing.services import sharing as services
 
 MAX_TOKENS = 1000
@@ -56,9 +56,7 @@ class RunShareView(WorkspaceAPIView):
         existing = services.find_share_of_run(self.workspace_id, run_id)
         if existing is not None:
             return Response(_share_json(run_id, existing))
-        body = ShareSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        token = body.validated_data["share_token"]
+        token = validate(ShareSerializer, request.data)["share_token"]
         share = services.share_trace(self.workspace_id, run_id, token=token)
         return Response(_share_json(run_id, share))
 
@@ -79,9 +77,7 @@ class RunShareV2View(WorkspaceAPIView):
     def post(self, request: ApiRequest, run_id: UUID) -> Response:
         """Share the whole trace; a repeated call returns the same link."""
         services.find_share_of_run(self.workspace_id, run_id)  # 404 takes precedence over 422
-        body = ShareV2Serializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        project_id = body.validated_data["session_id"]
+        project_id = validate(ShareV2Serializer, request.data)["session_id"]
         share = services.share_trace(self.workspace_id, run_id, project_id=project_id)
         return Response({"share_token": share.token})
 
@@ -96,17 +92,14 @@ class RunShareV2View(WorkspaceAPIView):
 class ThreadShareView(WorkspaceAPIView):
     required_permission = {"GET": Permission.RUNS_READ, "*": Permission.RUNS_SHARE}
 
-    def _project(self, params: Any) -> Project:
-        query = ShareThreadSerializer(data=params)
-        query.is_valid(raise_exception=True)
-        params = query.validated_data
-        projects = Project.objects.for_workspace(self.workspace_id).present()
-        return get_or_404(projects, pk=params["project_id"] or params["session_id"])
+    def _get_project(self, params: Any) -> Project:
+        params = validate(ShareThreadSerializer, params)
+        return get_project(self.workspace_id, params["project_id"] or params["session_id"])
 
     @extend_schema(parameters=[ShareThreadSerializer], responses=dict)
     def get(self, request: ApiRequest, thread_key: str) -> Response:
         """Return the link; its token is null if the thread is not shared."""
-        project = self._project(query_params(request))
+        project = self._get_project(query_params(request))
         shares = Share.objects.for_workspace(self.workspace_id)
         share = shares.filter(project=project, thread_key=thread_key).first()
         return Response({"share_token": None if share is None else share.token})
@@ -114,13 +107,13 @@ class ThreadShareView(WorkspaceAPIView):
     @extend_schema(request=ShareThreadSerializer, responses=dict)
     def post(self, request: ApiRequest, thread_key: str) -> Response:
         """Share all present and future traces of the thread; repeated calls return one link."""
-        project = self._project(request.data)
+        project = self._get_project(request.data)
         share = services.share_thread(self.workspace_id, project.pk, thread_key)
         return Response({"share_token": share.token})
 
     @extend_schema(parameters=[ShareThreadSerializer], responses={204: None})
     def delete(self, request: ApiRequest, thread_key: str) -> Response:
-        project = self._project(query_params(request))
+        project = self._get_project(query_params(request))
         shares = Share.objects.for_workspace(self.workspace_id)
         shares.filter(project=project, thread_key=thread_key).delete()
         return Response(status=204)
@@ -129,22 +122,21 @@ class ThreadShareView(WorkspaceAPIView):
 class SharedListView(WorkspaceAPIView):
     required_permission = {"GET": Permission.WORKSPACE_READ, "*": Permission.RUNS_SHARE}
 
-    @extend_schema(parameters=[PageSerializer], responses=dict)
+    @extend_schema(parameters=[FeedbackPageSerializer], responses=dict)
     def get(self, request: ApiRequest) -> Response:
         """Return a page of the workspace's links, newest first."""
-        query = PageSerializer(data=query_params(request))
+        query = FeedbackPageSerializer(data=query_params(request))
         query.is_valid(raise_exception=True)
         rows = Share.objects.for_workspace(self.workspace_id).newest_first()
         return Response({"entities": [_shared_entity_json(share) for share in rows[query.page]]})
 
     @extend_schema(request=UnshareSerializer, responses=dict)
     def delete(self, request: ApiRequest) -> Response:
-        """Revoke these links; unknown ones are ignored."""
+        """Revoke the links with these tokens; unknown tokens are ignored."""
         if not isinstance(request.data, dict):
             raise core_errors.Invalid("The body must be an object with `share_tokens`.")
-        body = UnshareSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        services.revoke_links(self.workspace_id, body.validated_data["share_tokens"])
+        tokens = validate(UnshareSerializer, request.data)["share_tokens"]
+        services.revoke_links(self.workspace_id, tokens)
         return Response({"message": "unshared"})
 
 

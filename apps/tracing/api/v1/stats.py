@@ -9,7 +9,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.response import Response
 
-from apps.core.api import ApiRequest, WorkspaceAPIView
+from apps.core.api import ApiRequest, WorkspaceAPIView, validate
 from apps.organizations.permissions import Permission
 from apps.trace_store import RunQuery
 from apps.trace_store.aggregation import GroupAttribute, GroupBy
@@ -32,7 +32,7 @@ class GroupBySerializer(serializers.Serializer[Any]):
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         if attrs["attribute"] == GroupAttribute.METADATA and not attrs.get("path"):
-            raise serializers.ValidationError({"path": "names the key of the metadata."})
+            raise serializers.ValidationError({"path": "Must be a metadata key."})
         return attrs
 
 
@@ -69,9 +69,7 @@ class StatsView(WorkspaceAPIView):
     @extend_schema(request=StatsSerializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:
         """Return counts, quantiles, tokens, costs, feedback and facets of the matching runs."""
-        body = StatsSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        params: dict[str, Any] = body.validated_data
+        params = validate(StatsSerializer, request.data)
         query = self._query(params)
         group_by = build_group_by(params.get("group_by"))
         select, details = params.get("select"), bool(params.get("include_details"))
@@ -100,4 +98,4 @@ class StatsView(WorkspaceAPIView):
 
 
 routes = [path("runs/stats", StatsView.as_view(), name="run-stats")]
-"""Must precede `runs/<id>`."""
+"""The route must precede `runs/<id>`."""

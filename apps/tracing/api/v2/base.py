@@ -15,12 +15,13 @@ from apps.core import errors as core_errors
 from apps.core.api import WorkspaceAPIView
 from apps.core.drf import JSONRenderer
 from apps.core.json import dumps
-from apps.core.tenancy import get_or_404
+from apps.trace_store.errors import ProjectNotFound
 from apps.trace_store.filters import Expression
 from apps.trace_store.filters.builders import FeedbackTimeRange, has_feedback_condition
 from apps.tracing import errors
 from apps.tracing.api.run_queries import parse_filters, parse_time
 from apps.tracing.models import Project
+from apps.tracing.services import get_project
 
 DEFAULT_WINDOW = timedelta(days=1)
 
@@ -68,8 +69,8 @@ class V2APIView(WorkspaceAPIView):
     def project(self, project_id: UUID | None) -> Project:
         """Return the workspace's project, or raise 404."""
         if project_id is None:
-            raise errors.ProjectNotFound
-        return get_or_404(Project.objects.for_workspace(self.workspace_id).present(), pk=project_id)
+            raise ProjectNotFound
+        return get_project(self.workspace_id, project_id)
 
 
 class V2PageAPIView(V2APIView):
@@ -79,7 +80,7 @@ class V2PageAPIView(V2APIView):
 
 
 class UpperChoiceField(serializers.ChoiceField):
-    """A choice that the API writes in capitals; input is case-insensitive."""
+    """A choice in upper case; input is case-insensitive."""
 
     def to_internal_value(self, data: Any) -> str:
         return str(super().to_internal_value(data.upper() if isinstance(data, str) else data))
@@ -99,7 +100,9 @@ class SearchSerializer(serializers.Serializer[Any]):
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         for name in ("ai_search", "sem_filter"):
             if attrs.get(name):
-                raise errors.NeedsModel(f"`{name}` needs a language model, which is not here.")
+                raise errors.NeedsModel(
+                    f"`{name}` needs a language model, which is not configured."
+                )
         return attrs
 
 
@@ -111,30 +114,30 @@ class FeedbackTimesSerializer(SearchSerializer):
 
 
 def parse_filter_fields(params: dict[str, Any], *names: str) -> list[Expression | None]:
-    """Parse these filters, with their feedback conditions limited to the requested times."""
-    results = [parse_filters(params.get(name)) for name in names]
+    """Parse the filters in these fields; limit their feedback conditions to the requested times."""
+    expressions = [parse_filters(params.get(name)) for name in names]
     times = FeedbackTimeRange(
         since=parse_time(params.get("min_feedback_modified_at")),
         before=parse_time(params.get("max_feedback_modified_at")),
     )
     if not times.conditions:
-        return results
-    if not any(map(has_feedback_condition, results)):
+        return expressions
+    if not any(map(has_feedback_condition, expressions)):
         raise core_errors.BadRequest(
             "min_feedback_modified_at and max_feedback_modified_at need a condition on feedback in"
             f" {' or '.join(names)}."
         )
-    return [item and times.narrowed(item) for item in results]
+    return [item and times.narrow(item) for item in expressions]
 
 
-def page_size_field(default: int, most: int) -> serializers.IntegerField:
+def page_size_field(default: int, maximum: int) -> serializers.IntegerField:
     return serializers.IntegerField(
-        required=False, allow_null=True, min_value=1, max_value=most, default=default
+        required=False, allow_null=True, min_value=1, max_value=maximum, default=default
     )
 
 
-def selects_field(choices: Iterable[str]) -> serializers.ListField:
-    """A field selection: names in API case, stored as response keys."""
+def build_selection_field(choices: Iterable[str]) -> serializers.ListField:
+    """Return a serializer field for a selection of response fields; input is case-insensitive."""
     return serializers.ListField(
         child=UpperChoiceField(choices=sorted(choices)), required=False, allow_null=True
     )
@@ -148,5 +151,5 @@ def time_window(
     begin = parse_time(params.get("min_start_time"))
     if begin is None and not is_open:
         begin = now - DEFAULT_WINDOW
-    # A run of a client whose clock is ahead must not be hidden.
+    # The window extends into the future, so that runs of clients with a fast clock are included.
     return begin, parse_time(params.get("max_start_time")) or now + DEFAULT_WINDOW

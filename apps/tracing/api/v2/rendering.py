@@ -33,18 +33,18 @@ def as_float(amount: Decimal | None) -> float | None:
 
 
 def _details(name: str) -> Field:
-    def found(run: RunDetail, around: RelatedFields) -> Any:
+    def read(run: RunDetail, related: RelatedFields) -> Any:
         raw = (run.row.usage.details or {}).get(name)
         if raw is None:
             return None
         is_cost = name.endswith("cost_details")
         return {"raw": {key: float(value) if is_cost else value for key, value in raw.items()}}
 
-    return found
+    return read
 
 
-def _share_url(row: RunRow, around: RelatedFields) -> str | None:
-    token = around.share_token(row)
+def _share_url(row: RunRow, related: RelatedFields) -> str | None:
+    token = related.share_token(row)
     return None if token is None else f"{settings.BASE_URL}/public/{token}/r"
 
 
@@ -74,8 +74,8 @@ FIELDS: dict[str, Field] = {
     "DOTTED_ORDER": lambda run, _: run.row.dotted_order,
     "IS_ROOT": lambda run, _: run.row.is_root,
     "REFERENCE_EXAMPLE_ID": lambda run, _: run.row.reference_example_id,
-    "REFERENCE_DATASET_ID": lambda run, around: (
-        around.datasets.get(run.row.project_id) if run.row.reference_example_id else None
+    "REFERENCE_DATASET_ID": lambda run, related: (
+        related.datasets.get(run.row.project_id) if run.row.reference_example_id else None
     ),
     "TOTAL_TOKENS": lambda run, _: run.row.usage.total_tokens or 0,
     "PROMPT_TOKENS": lambda run, _: run.row.usage.prompt_tokens or 0,
@@ -90,13 +90,13 @@ FIELDS: dict[str, Field] = {
     "PRICE_MODEL_ID": lambda run, _: run.row.price_model_id,
     "TAGS": lambda run, _: list(run.row.tags),
     "APP_PATH": lambda run, _: app_path(run.row),
-    "ATTACHMENTS": lambda run, _: {one.name: signed_url(one) for one in run.row.attachments},
+    "ATTACHMENTS": lambda run, _: {file.name: signed_url(file) for file in run.row.attachments},
     "IS_IN_DATASET": lambda run, _: run.row.reference_example_id is not None,
-    "SHARE_URL": lambda run, around: _share_url(run.row, around),
-    "FEEDBACK_STATS": lambda run, around: around.feedback.get(run.row.id, {}),
+    "SHARE_URL": lambda run, related: _share_url(run.row, related),
+    "FEEDBACK_STATS": lambda run, related: related.feedback.get(run.row.id, {}),
 }
 UNKNOWN_FIELDS = ("THREAD_EVALUATION_TIME", "LAST_QUEUED_AT", "LS_USER_ID")
-"""Fields that clients may select and that no run has."""
+"""Fields that clients may select but that runs do not have."""
 SELECTABLE = (*FIELDS, *UNKNOWN_FIELDS)
 _RELATED_FIELDS = {"SHARE_URL", "FEEDBACK_STATS", "REFERENCE_DATASET_ID"}
 
@@ -112,9 +112,9 @@ def runs_json(
     """Return the id and the selected fields of each run."""
     names = ["ID", *(name for name in FIELDS if name in selected and name != "ID")]
     rows = [run.row for run in runs]
-    around = (
+    related = (
         related_fields.load_related_fields(workspace_id, rows)
         if _RELATED_FIELDS & set(selected)
         else RelatedFields()
     )
-    return [{name.lower(): FIELDS[name](run, around) for name in names} for run in runs]
+    return [{name.lower(): FIELDS[name](run, related) for name in names} for run in runs]

@@ -12,10 +12,9 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.response import Response
 
-from apps.core.api import ApiRequest
+from apps.core.api import ApiRequest, validate
 from apps.organizations.permissions import Permission
 from apps.trace_store import RunDetail, RunQuery, RunType, run_store
-from apps.trace_store.postgres.reading import trace_times
 from apps.tracing import errors
 from apps.tracing.api.run_queries import parse_uuid, resolve_project_ids
 from apps.tracing.api.v1.rendering import run_path
@@ -25,9 +24,9 @@ from apps.tracing.api.v2.base import (
     UpperChoiceField,
     V2APIView,
     V2PageAPIView,
+    build_selection_field,
     page_size_field,
     parse_filter_fields,
-    selects_field,
     time_window,
 )
 from apps.tracing.api.v2.rendering import SELECTABLE, payloads_for, runs_json
@@ -52,21 +51,19 @@ class RunsQueryV2Serializer(FeedbackTimesSerializer):
         child=serializers.UUIDField(), required=False, allow_null=True
     )
     include_subtree_usage = serializers.BooleanField(required=False, default=False)
-    page_size = page_size_field(default=100, most=1000)
-    selects = selects_field(SELECTABLE)
+    page_size = page_size_field(default=100, maximum=1000)
+    selects = build_selection_field(SELECTABLE)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         if bool(attrs.get("project_ids")) == bool(attrs.get("reference_dataset_id")):
-            raise serializers.ValidationError(
-                "Give either `project_ids` or `reference_dataset_id`."
-            )
+            raise serializers.ValidationError("Set either `project_ids` or `reference_dataset_id`.")
         return super().validate(attrs)
 
 
 class RunRetrieveSerializer(serializers.Serializer[Any]):
     """Query parameters of one run."""
 
-    selects = selects_field(SELECTABLE)
+    selects = build_selection_field(SELECTABLE)
 
 
 class RunsQueryV2View(V2PageAPIView):
@@ -75,9 +72,7 @@ class RunsQueryV2View(V2PageAPIView):
     @extend_schema(request=RunsQueryV2Serializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:
         """Return a page of runs, newest first; by default those of the last day."""
-        body = RunsQueryV2Serializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        params: dict[str, Any] = body.validated_data
+        params = validate(RunsQueryV2Serializer, request.data)
         selected = params.get("selects") or []
         page = run_store.query(
             self.workspace_id,
@@ -132,7 +127,7 @@ class RunUrlView(V2APIView):
         responses=dict,
     )
     def get(self, request: ApiRequest, run_id: UUID) -> Response:
-        """Return the URL of the run's page; the run may be unknown if its project is given."""
+        """Return the URL of the run's page; the run need not exist, but its project must."""
         params = request.query_params
         project = self.project(parse_uuid(params.get("project_id"), "project_id"))
         trace_id = parse_uuid(params.get("trace_id"), "trace_id")
@@ -169,9 +164,10 @@ def _run_query(workspace_id: UUID, params: dict[str, Any]) -> RunQuery:
 
 def _add_first_tokens(workspace_id: UUID, runs: Any) -> list[RunDetail]:
     """Set each run's first token time to the earliest of its subtree."""
-    first = trace_times.first_token_times(workspace_id, [run.row for run in runs])
+    first_tokens = run_store.fetch_first_token_times(workspace_id, [run.row for run in runs])
     return [
-        replace(run, row=replace(run.row, first_token_time=first.get(run.row.id))) for run in runs
+        replace(run, row=replace(run.row, first_token_time=first_tokens.get(run.row.id)))
+        for run in runs
     ]
 
 

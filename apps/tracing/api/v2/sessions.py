@@ -12,9 +12,9 @@ from rest_framework import serializers
 from rest_framework.response import Response
 
 from apps.core.api import ApiRequest
+from apps.core.errors import InvalidCursor
 from apps.organizations.permissions import Permission
 from apps.organizations.services.tags import MAX_TAGS_PER_REQUEST
-from apps.trace_store.errors import InvalidCursor
 from apps.tracing import services
 from apps.tracing.api.v1 import project_listing
 from apps.tracing.api.v1.projects import changed_fields, create_from_body, projects_json
@@ -29,7 +29,7 @@ from apps.tracing.models import DEFAULT_PROJECT, Project, TraceTier
 KINDS = ("PROJECT", "AGENT", "EXPERIMENT")
 TRACE_TIERS = {"LONG_LIVED": TraceTier.LONG, "SHORT_LIVED": TraceTier.SHORT}
 _AGENT_PROJECT_MESSAGE = (
-    "The project of an agent is made by the first run that is sent to the agent's address."
+    "The project of an agent is created by the first run that is sent to the agent's address."
 )
 _SORTS = tuple(name.upper() for name in project_listing.SORTS if name != "runs_count")
 
@@ -38,7 +38,7 @@ class SessionsQuerySerializer(serializers.Serializer[Any]):
     """Filter, order and statistics of projects."""
 
     cursor = serializers.CharField(required=False)
-    page_size = page_size_field(default=20, most=100)
+    page_size = page_size_field(default=20, maximum=100)
     id = serializers.ListField(child=serializers.UUIDField(), required=False)
     name = serializers.CharField(required=False, trim_whitespace=False)
     name_contains = serializers.CharField(required=False)
@@ -80,9 +80,13 @@ class CreateSessionSerializer(CreateProjectSerializer):
         if kind == "AGENT":
             raise serializers.ValidationError({"type": _AGENT_PROJECT_MESSAGE})
         if kind == "EXPERIMENT" and not has_dataset:
-            raise serializers.ValidationError({"reference_dataset_id": "An experiment has one."})
+            raise serializers.ValidationError(
+                {"reference_dataset_id": "An experiment needs a reference dataset."}
+            )
         if kind == "PROJECT" and has_dataset:
-            raise serializers.ValidationError({"type": "What has a dataset is an experiment."})
+            raise serializers.ValidationError(
+                {"type": "A project with a reference dataset is an experiment."}
+            )
         return _parse_tier(attrs)
 
 
@@ -110,10 +114,10 @@ class SessionsView(V2APIView):
         if params.get("name", DEFAULT_PROJECT) == DEFAULT_PROJECT:
             services.ensure_default_project(self.workspace_id)
         offset = _decode_cursor(params.get("cursor"))
-        selected = _v1_query(params, offset)
-        page, total = project_listing.list_page(self.workspace_id, selected)
+        query = _v1_query(params, offset)
+        page, total = project_listing.list_page(self.workspace_id, query)
         end = offset + len(page)
-        items = projects_json(self.workspace_id, page, selected)
+        items = projects_json(self.workspace_id, page, query)
         return Response(
             {
                 "items": [_session_json(*item) for item in zip(page, items, strict=True)],
@@ -127,9 +131,7 @@ class SessionsView(V2APIView):
         responses={201: dict},
     )
     def post(self, request: ApiRequest) -> Response:
-        body = CreateSessionSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        project = create_from_body(request, body, self.workspace_id)
+        project = create_from_body(request, CreateSessionSerializer, self.workspace_id)
         return Response(_sessions_json(self.workspace_id, project), status=201)
 
 
@@ -145,18 +147,17 @@ class SessionView(V2APIView):
     @extend_schema(request=UpdateSessionSerializer, responses=dict)
     def patch(self, request: ApiRequest, project_id: UUID) -> Response:
         project = self.project(project_id)
-        body = UpdateSessionSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        changed = services.update_project(project=project, changes=changed_fields(body))
+        changes = changed_fields(request, UpdateSessionSerializer)
+        changed = services.update_project(project=project, changes=changes)
         return Response(_sessions_json(self.workspace_id, changed))
 
 
 def _v1_query(params: dict[str, Any], offset: int) -> dict[str, Any]:
     """Translate the query to v1 parameters."""
-    selected = {name: value for name, value in params.items() if name != "reference_dataset_id"}
+    query = {name: value for name, value in params.items() if name != "reference_dataset_id"}
     if "reference_dataset_id" in params:
-        selected["reference_dataset"] = params["reference_dataset_id"]
-    return selected | {
+        query["reference_dataset"] = params["reference_dataset_id"]
+    return query | {
         "offset": offset,
         "limit": params["page_size"] or 20,
         "sort_by": params["sort_by"].lower(),
@@ -172,19 +173,19 @@ def _sessions_json(
     return _session_json(project, projects_json(workspace_id, [project], params)[0])
 
 
-def _session_json(project: Project, first: dict[str, Any]) -> dict[str, Any]:
-    second: dict[str, Any] = {
+def _session_json(project: Project, v1_fields: dict[str, Any]) -> dict[str, Any]:
+    v2_fields: dict[str, Any] = {
         "type": _session_kind(project),
         "trace_tier": next(
             name for name, tier in TRACE_TIERS.items() if tier == project.trace_tier
         ),
         **{
-            name: None if first[name] is None else float(first[name])
+            name: None if v1_fields[name] is None else float(v1_fields[name])
             for name in ("prompt_cost", "completion_cost", "total_cost")
-            if name in first
+            if name in v1_fields
         },
     }
-    return first | second
+    return v1_fields | v2_fields
 
 
 def _session_kind(project: Project) -> str:

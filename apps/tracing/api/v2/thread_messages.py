@@ -16,12 +16,11 @@ from apps.core.api import ApiRequest
 from apps.core.drf import JSONRenderer
 from apps.organizations.permissions import Permission
 from apps.trace_store import Payload, RunDetail, RunQuery, filters, run_store
-from apps.trace_store.postgres.reading import trace_times
-from apps.tracing import conversations, errors, messages
-from apps.tracing.api import paging
+from apps.tracing import errors, messages
+from apps.tracing.api import run_queries
 from apps.tracing.api.v1.serializers import query_params
 from apps.tracing.api.v2.base import EventStreamRenderer, V2APIView
-from apps.tracing.messages import Message, Part, ToolCall
+from apps.tracing.messages import Message, MessagePart, ToolCall
 
 _PAYLOADS = (Payload.INPUTS, Payload.OUTPUTS)
 
@@ -57,24 +56,24 @@ class ThreadMessagesView(V2APIView):
             project_ids=[project.pk],
             is_root=True,
             oldest_first=True,
-            where=filters.parse(f"eq(thread_id, {filters.quote(thread_key)})"),
-            started_from=None if cursor else self._start_of(params.get("trace_id"), project.pk),
+            where=filters.thread_filter(thread_key),
+            started_from=None if cursor else self._trace_start(params.get("trace_id"), project.pk),
         )
-        page = paging.read_page(
+        page = run_queries.read_page(
             self.workspace_id, query, limit=params["limit"], cursor=cursor, payloads=_PAYLOADS
         )
-        numbers = trace_times.turn_numbers(self.workspace_id, project.pk, thread_key)
+        numbers = run_store.fetch_turn_numbers(self.workspace_id, project.pk, thread_key)
         if not numbers:
-            raise errors.ThreadNotFound
+            raise errors.TraceThreadNotFound
         return Response(
             {
                 "items": list(_message_groups(page.runs, numbers)),
-                "next_cursor": page.following,
-                "prev_cursor": page.previous,
+                "next_cursor": page.next_cursor,
+                "prev_cursor": page.previous_cursor,
             }
         )
 
-    def _start_of(self, trace_id: UUID | None, project_id: UUID) -> datetime | None:
+    def _trace_start(self, trace_id: UUID | None, project_id: UUID) -> datetime | None:
         if trace_id is None:
             return None
         root = run_store.get(self.workspace_id, trace_id, project_id=project_id, payloads=())
@@ -86,7 +85,7 @@ class ThreadMessagesView(V2APIView):
 def _message_groups(
     turns: Sequence[RunDetail], numbers: dict[UUID, int]
 ) -> Iterator[dict[str, Any]]:
-    known: list[Message] = []
+    earlier: list[Message] = []
     for turn in turns:
         boundary = {
             "trace_id": turn.row.trace_id,
@@ -95,9 +94,11 @@ def _message_groups(
         }
         yield {"type": "turn_boundary", "turnBoundary": boundary}
         for payload in _PAYLOADS:
-            data = conversations.new_messages(messages.parse_messages(turn.value(payload)), known)
-            known += data
-            yield from map(_group_json, data)
+            new_messages = messages.new_messages(
+                messages.parse_messages(turn.value(payload)), earlier
+            )
+            earlier += new_messages
+            yield from map(_group_json, new_messages)
 
 
 def _group_json(message: Message) -> dict[str, Any]:
@@ -115,7 +116,7 @@ def _message_json(message: Message) -> dict[str, Any]:
         "role": message.role,
         "name": message.name or None,
         "content": _content_json(message.parts),
-        "tool_call_id": message.answers or None,
+        "tool_call_id": message.tool_call_id or None,
     }
 
 
@@ -131,7 +132,7 @@ def _tool_call_json(call: ToolCall) -> dict[str, Any]:
     return result
 
 
-def _content_json(parts: Sequence[Part]) -> Any:
+def _content_json(parts: Sequence[MessagePart]) -> Any:
     """Return a plain string if the message has only text."""
     if all(part.kind == "text" for part in parts):
         return "\n".join(part.text for part in parts)

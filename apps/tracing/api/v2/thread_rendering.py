@@ -8,29 +8,29 @@ from typing import Any
 from uuid import UUID
 
 from apps.trace_store import RunDetail
-from apps.trace_store.aggregation import ThreadRow
+from apps.trace_store.aggregation import ThreadSummary
 from apps.trace_store.metrics import Measure, RunMetrics
 from apps.tracing.api.v2.rendering import as_float
 
 TURN_NUMBER = "TURN_NUMBER"
-Known = Mapping[str, tuple[str, Callable[[RunMetrics], Any]]]
+MetricFields = Mapping[str, tuple[str, Callable[[RunMetrics], Any]]]
 
 
 def _measure(measure: Measure) -> Callable[[RunMetrics], Any]:
-    return lambda figures: _json_value(figures.total(measure))
+    return lambda metrics: _json_value(metrics.total(measure))
 
 
 def _details(kind: str) -> Callable[[RunMetrics], Any]:
-    return lambda figures: {"raw": _detail_amounts(kind, figures.details.get(kind, {}))}
+    return lambda metrics: {"raw": _detail_amounts(kind, metrics.details.get(kind, {}))}
 
 
 def _plain_details(kind: str) -> Callable[[RunMetrics], Any]:
-    return lambda figures: _detail_amounts(kind, figures.details.get(kind, {}))
+    return lambda metrics: _detail_amounts(kind, metrics.details.get(kind, {}))
 
 
-METRIC_FIELDS: Known = {
-    "LATENCY_P50": ("latency_p50_seconds", lambda one: one.quantile(Measure.LATENCY, 0.5)),
-    "LATENCY_P99": ("latency_p99_seconds", lambda one: one.quantile(Measure.LATENCY, 0.99)),
+METRIC_FIELDS: MetricFields = {
+    "LATENCY_P50": ("latency_p50_seconds", lambda metrics: metrics.quantile(Measure.LATENCY, 0.5)),
+    "LATENCY_P99": ("latency_p99_seconds", lambda metrics: metrics.quantile(Measure.LATENCY, 0.99)),
     "PROMPT_TOKENS": ("prompt_tokens", _measure(Measure.PROMPT_TOKENS)),
     "PROMPT_COST": ("prompt_cost", _measure(Measure.PROMPT_COST)),
     "COMPLETION_TOKENS": ("completion_tokens", _measure(Measure.COMPLETION_TOKENS)),
@@ -44,35 +44,35 @@ METRIC_FIELDS: Known = {
 }
 """Metrics of one or several threads, by their response key."""
 THREAD_FIELDS = ("TURNS", "FIRST_START_TIME", "LAST_START_TIME", "LAST_END_TIME", "FEEDBACK_STATS")
-THREADS_METRICS: Known = {
+THREADS_METRICS: MetricFields = {
     **METRIC_FIELDS,
     **{
         name: (name.lower(), _plain_details(name.lower()))
         for name in METRIC_FIELDS
         if name.endswith("_DETAILS")
     },
-    "TRACE_COUNT": ("trace_count", lambda one: one.runs),
-    "ERROR_RATE": ("error_rate", lambda one: one.error_rate),
-    "STREAMING_RATE": ("streaming_rate", lambda one: one.streaming_rate),
-    "MEDIAN_TOKENS": ("median_tokens", lambda one: one.quantile(Measure.TOTAL_TOKENS, 0.5)),
+    "TRACE_COUNT": ("trace_count", lambda metrics: metrics.runs),
+    "ERROR_RATE": ("error_rate", lambda metrics: metrics.error_rate),
+    "STREAMING_RATE": ("streaming_rate", lambda metrics: metrics.streaming_rate),
+    "MEDIAN_TOKENS": ("median_tokens", lambda metrics: metrics.quantile(Measure.TOTAL_TOKENS, 0.5)),
     "FIRST_TOKEN_P50": (
         "first_token_p50_seconds",
-        lambda one: one.quantile(Measure.FIRST_TOKEN, 0.5),
+        lambda metrics: metrics.quantile(Measure.FIRST_TOKEN, 0.5),
     ),
     "FIRST_TOKEN_P99": (
         "first_token_p99_seconds",
-        lambda one: one.quantile(Measure.FIRST_TOKEN, 0.99),
+        lambda metrics: metrics.quantile(Measure.FIRST_TOKEN, 0.99),
     ),
 }
 
 
-def thread_json(row: ThreadRow) -> dict[str, Any]:
-    figures = row.figures
+def thread_json(row: ThreadSummary) -> dict[str, Any]:
+    metrics = row.metrics
     return {
         "thread_id": row.thread_key,
         "trace_id": row.last_trace_id,
-        "count": figures.runs,
-        "num_errored_turns": figures.errors,
+        "count": metrics.runs,
+        "num_errored_turns": metrics.errors,
         "start_time": row.last_start,
         "min_start_time": row.first_start,
         "max_start_time": row.last_start,
@@ -81,12 +81,12 @@ def thread_json(row: ThreadRow) -> dict[str, Any]:
         "first_inputs": row.first_inputs,
         "last_outputs": row.last_outputs,
         "last_error": row.last_error,
-        "latency_p50": figures.quantile(Measure.LATENCY, 0.5),
-        "latency_p99": figures.quantile(Measure.LATENCY, 0.99),
-        "total_tokens": figures.total(Measure.TOTAL_TOKENS),
-        "total_cost": _json_value(figures.total(Measure.TOTAL_COST)),
-        "total_token_details": _all_details(figures, "token_details"),
-        "total_cost_details": _all_details(figures, "cost_details"),
+        "latency_p50": metrics.quantile(Measure.LATENCY, 0.5),
+        "latency_p99": metrics.quantile(Measure.LATENCY, 0.99),
+        "total_tokens": metrics.total(Measure.TOTAL_TOKENS),
+        "total_cost": _json_value(metrics.total(Measure.TOTAL_COST)),
+        "total_token_details": _all_details(metrics, "token_details"),
+        "total_cost_details": _all_details(metrics, "cost_details"),
     }
 
 
@@ -103,19 +103,19 @@ def turn_json(
 
 
 def metrics_json(
-    figures: RunMetrics,
+    metrics: RunMetrics,
     selected: Sequence[str],
-    known: Known,
+    fields: MetricFields,
 ) -> dict[str, Any]:
-    chosen = [known[name] for name in known if name in selected]
-    return {name: _json_value(value(figures)) for name, value in chosen}
+    values = [fields[name] for name in fields if name in selected]
+    return {name: _json_value(value(metrics)) for name, value in values}
 
 
-def _all_details(figures: RunMetrics, kind: str) -> dict[str, Any]:
+def _all_details(metrics: RunMetrics, kind: str) -> dict[str, Any]:
     """Return the sums of a kind of details over prompts and completions."""
     amounts: dict[str, Decimal] = {}
     for side in ("prompt", "completion"):
-        for name, amount in figures.details.get(f"{side}_{kind}", {}).items():
+        for name, amount in metrics.details.get(f"{side}_{kind}", {}).items():
             amounts[name] = amounts.get(name, Decimal(0)) + amount
     return _detail_amounts(kind, amounts)
 

@@ -14,24 +14,23 @@ from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.response import Response
 
-from apps.core.api import ApiRequest
+from apps.core.api import ApiRequest, validate
+from apps.core.errors import InvalidCursor
 from apps.feedback.services import score_stats
 from apps.organizations.permissions import Permission
 from apps.trace_store import RunQuery, filters, run_store
 from apps.trace_store.aggregation import MetricsQuery
-from apps.trace_store.errors import InvalidCursor
 from apps.trace_store.filters import Expression
 from apps.trace_store.filters.parsing import parse_thread_filter
 from apps.trace_store.metrics import RunMetrics
-from apps.trace_store.postgres.reading import trace_times
 from apps.tracing.api.run_queries import parse_filters, parse_time
 from apps.tracing.api.v1.serializers import query_params
 from apps.tracing.api.v2.base import (
     SearchSerializer,
     V2APIView,
     V2PageAPIView,
+    build_selection_field,
     page_size_field,
-    selects_field,
     time_window,
 )
 from apps.tracing.api.v2.rendering import FIELDS, payloads_for, runs_json
@@ -64,7 +63,7 @@ class ThreadsQuerySerializer(SearchSerializer):
     project_id = serializers.UUIDField()
     filter = serializers.CharField(required=False, allow_null=True, allow_blank=True)
     thread_filter = serializers.CharField(required=False, allow_null=True, allow_blank=True)
-    page_size = page_size_field(default=20, most=100)
+    page_size = page_size_field(default=20, maximum=100)
 
 
 class ThreadTracesSerializer(serializers.Serializer[Any]):
@@ -74,9 +73,9 @@ class ThreadTracesSerializer(serializers.Serializer[Any]):
     filter = serializers.CharField(required=False)
     trace_filter = serializers.CharField(required=False)
     tree_filter = serializers.CharField(required=False)
-    page_size = page_size_field(default=20, most=100)
+    page_size = page_size_field(default=20, maximum=100)
     cursor = serializers.CharField(required=False)
-    selects = selects_field(TRACE_FIELDS)
+    selects = build_selection_field(TRACE_FIELDS)
 
 
 class ThreadStatsSerializer(serializers.Serializer[Any]):
@@ -84,7 +83,7 @@ class ThreadStatsSerializer(serializers.Serializer[Any]):
 
     session_id = serializers.UUIDField(required=False)
     filter = serializers.CharField(required=False)
-    selects = selects_field((*THREAD_FIELDS, *METRIC_FIELDS))
+    selects = build_selection_field((*THREAD_FIELDS, *METRIC_FIELDS))
 
 
 class ThreadsStatsSerializer(SearchSerializer):
@@ -93,7 +92,7 @@ class ThreadsStatsSerializer(SearchSerializer):
     project_id = serializers.UUIDField()
     filter = serializers.CharField(required=False, allow_null=True, allow_blank=True)
     thread_filter = serializers.CharField(required=False, allow_null=True, allow_blank=True)
-    select = selects_field((*THREADS_METRICS, "THREAD_COUNT", "THREAD_FEEDBACK_STATS"))
+    select = build_selection_field((*THREADS_METRICS, "THREAD_COUNT", "THREAD_FEEDBACK_STATS"))
 
 
 class ThreadsQueryView(V2PageAPIView):
@@ -102,28 +101,28 @@ class ThreadsQueryView(V2PageAPIView):
     @extend_schema(request=ThreadsQuerySerializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:
         """Return a page of threads by newest turn; by default those of the last day."""
-        body = ThreadsQuerySerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        params: dict[str, Any] = body.validated_data
+        params = validate(ThreadsQuerySerializer, request.data)
         project = self.project(params["project_id"])
         as_of, offset = _decode_cursor(params.get("cursor"))
         limit = params["page_size"] or 20
         query = _turns_query(project.pk, params, until=as_of)
-        page = run_store.threads(self.workspace_id, query, offset=offset, limit=limit, whole=True)
+        page = run_store.query_threads(
+            self.workspace_id, query, offset=offset, limit=limit, all_turns=True
+        )
         keys = [row.thread_key for row in page.threads]
-        data = score_stats.by_thread(self.workspace_id, project.pk, keys)
+        scores = score_stats.by_thread(self.workspace_id, project.pk, keys)
         end = offset + len(page.threads)
-        # The cursor fixes a time: new turns would otherwise shift threads between pages.
-        following = (
+        # The cursor contains a time, so that new turns do not shift threads between pages.
+        next_cursor = (
             _encode_cursor(as_of or datetime.now(UTC), end) if keys and end < page.total else None
         )
         return Response(
             {
                 "items": [
-                    thread_json(row) | {"feedback_stats": data.get(row.thread_key, {})}
+                    thread_json(row) | {"feedback_stats": scores.get(row.thread_key, {})}
                     for row in page.threads
                 ],
-                "next_cursor": following,
+                "next_cursor": next_cursor,
             }
         )
 
@@ -137,11 +136,11 @@ class ThreadTracesView(V2APIView):
         params = query_params(ThreadTracesSerializer, request)
         project = self.project(params.get("project_id"))
         selected = params.get("selects") or []
-        of_run = [name for name in selected if name in FIELDS]
+        run_fields = [name for name in selected if name in FIELDS]
         query = RunQuery(
             project_ids=[project.pk],
             is_root=True,
-            where=filters.all_of([_thread_filter(thread_key), _search_filter(params)]),
+            where=filters.all_of([filters.thread_filter(thread_key), _search_filter(params)]),
             where_any=parse_filters(params.get("tree_filter")),
         )
         page = run_store.query(
@@ -149,15 +148,15 @@ class ThreadTracesView(V2APIView):
             query,
             limit=params["page_size"] or 20,
             cursor=params.get("cursor") or None,
-            payloads=payloads_for(of_run),
+            payloads=payloads_for(run_fields),
         )
         numbers: dict[UUID, int] = {}
         if TURN_NUMBER in selected:
-            numbers = trace_times.turn_numbers(self.workspace_id, project.pk, thread_key)
+            numbers = run_store.fetch_turn_numbers(self.workspace_id, project.pk, thread_key)
         items = [
             turn_json(run, rendered, selected, numbers)
             for run, rendered in zip(
-                page.runs, runs_json(self.workspace_id, page.runs, of_run), strict=True
+                page.runs, runs_json(self.workspace_id, page.runs, run_fields), strict=True
             )
         ]
         return Response({"items": items, "next_cursor": page.next_cursor})
@@ -174,21 +173,23 @@ class ThreadStatsView(V2APIView):
         selected = params.get("selects") or []
         query = RunQuery(
             project_ids=[project.pk],
-            where=filters.all_of([_thread_filter(thread_key), parse_filters(params.get("filter"))]),
+            where=filters.all_of(
+                [filters.thread_filter(thread_key), parse_filters(params.get("filter"))]
+            ),
         )
-        row = run_store.thread(self.workspace_id, thread_key, query)
-        figures = RunMetrics() if row is None else row.figures
+        row = run_store.fetch_thread(self.workspace_id, thread_key, query)
+        metrics = RunMetrics() if row is None else row.metrics
         stats: dict[str, Any] = {
-            "TURNS": figures.runs,
+            "TURNS": metrics.runs,
             "FIRST_START_TIME": row and row.first_start,
             "LAST_START_TIME": row and row.last_start,
             "LAST_END_TIME": row and row.last_end,
         }
         if "FEEDBACK_STATS" in selected:
-            data = score_stats.by_thread(self.workspace_id, project.pk, [thread_key])
-            stats["FEEDBACK_STATS"] = data.get(thread_key, {})
-        answer = {name.lower(): stats[name] for name in THREAD_FIELDS if name in selected}
-        return Response(answer | metrics_json(figures, selected, METRIC_FIELDS))
+            scores = score_stats.by_thread(self.workspace_id, project.pk, [thread_key])
+            stats["FEEDBACK_STATS"] = scores.get(thread_key, {})
+        selected_stats = {name.lower(): stats[name] for name in THREAD_FIELDS if name in selected}
+        return Response(selected_stats | metrics_json(metrics, selected, METRIC_FIELDS))
 
 
 class ThreadsStatsView(V2APIView):
@@ -197,42 +198,36 @@ class ThreadsStatsView(V2APIView):
     @extend_schema(request=ThreadsStatsSerializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:
         """Return statistics of all turns of the matching threads; by default of the last day."""
-        body = ThreadsStatsSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        params: dict[str, Any] = body.validated_data
+        params = validate(ThreadsStatsSerializer, request.data)
         project = self.project(params["project_id"])
         selected = params.get("select") or []
         query = _turns_query(project.pk, params, until=None)
-        of_threads = replace(query, where=filters.all_of([_HAS_THREAD, query.where]))
-        question = MetricsQuery(
-            query=of_threads, details=any("DETAILS" in name for name in selected)
+        in_threads = replace(query, where=filters.all_of([_HAS_THREAD, query.where]))
+        metrics_query = MetricsQuery(
+            query=in_threads, details=any("DETAILS" in name for name in selected)
         )
-        figures = run_store.aggregate(self.workspace_id, question).whole
-        answer = metrics_json(figures, selected, THREADS_METRICS)
+        metrics = run_store.aggregate(self.workspace_id, metrics_query).overall
+        stats = metrics_json(metrics, selected, THREADS_METRICS)
         if "THREAD_COUNT" in selected:
-            page = run_store.threads(self.workspace_id, query, limit=1)
-            answer["thread_count"] = page.total
+            page = run_store.query_threads(self.workspace_id, query, limit=1)
+            stats["thread_count"] = page.total
         if "THREAD_FEEDBACK_STATS" in selected:
-            of_runs = score_stats.by_project_runs(
+            by_project = score_stats.by_project_runs(
                 self.workspace_id,
                 [project.pk],
                 started_from=query.started_from,
                 started_until=query.started_until,
             )
-            answer["thread_feedback_stats"] = {
-                key: score_stats
-                for key, score_stats in of_runs.get(project.pk, {}).items()
-                if score_stats.get("contains_thread_feedback")
+            stats["thread_feedback_stats"] = {
+                key: scores
+                for key, scores in by_project.get(project.pk, {}).items()
+                if scores.get("contains_thread_feedback")
             }
-        return Response(answer)
+        return Response(stats)
 
 
 def _search_filter(params: dict[str, Any]) -> Expression | None:
     return parse_filters(params.get("filter"), params.get("trace_filter"))
-
-
-def _thread_filter(thread_key: str) -> Expression:
-    return filters.parse(f"eq(thread_id, {filters.quote(thread_key)})")
 
 
 def _turns_query(project_id: UUID, params: dict[str, Any], *, until: datetime | None) -> RunQuery:

@@ -11,19 +11,18 @@ from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.response import Response
 
-from apps.core.api import ApiRequest
+from apps.core.api import ApiRequest, validate
 from apps.organizations.permissions import Permission
 from apps.trace_store import RunDetail, RunQuery, run_store
-from apps.trace_store.postgres.reading import trace_times
 from apps.tracing import errors
 from apps.tracing.api.run_queries import parse_filters, parse_time
 from apps.tracing.api.v1.serializers import query_params
 from apps.tracing.api.v2.base import (
     FeedbackTimesSerializer,
     V2PageAPIView,
+    build_selection_field,
     page_size_field,
     parse_filter_fields,
-    selects_field,
     time_window,
 )
 from apps.tracing.api.v2.rendering import SELECTABLE, as_float, payloads_for, runs_json
@@ -40,8 +39,8 @@ class TracesQuerySerializer(FeedbackTimesSerializer):
     trace_ids = serializers.ListField(
         child=serializers.UUIDField(), required=False, allow_null=True
     )
-    page_size = page_size_field(default=20, most=100)
-    selects = selects_field(SELECTABLE)
+    page_size = page_size_field(default=20, maximum=100)
+    selects = build_selection_field(SELECTABLE)
 
 
 class TraceRunsSerializer(serializers.Serializer[Any]):
@@ -51,7 +50,7 @@ class TraceRunsSerializer(serializers.Serializer[Any]):
     filter = serializers.CharField(required=False)
     min_start_time = serializers.DateTimeField(required=False)
     max_start_time = serializers.DateTimeField(required=False)
-    selects = selects_field(SELECTABLE)
+    selects = build_selection_field(SELECTABLE)
 
 
 class TracesQueryView(V2PageAPIView):
@@ -60,9 +59,7 @@ class TracesQueryView(V2PageAPIView):
     @extend_schema(request=TracesQuerySerializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:
         """Return a page of traces, newest first; by default those of the last day."""
-        body = TracesQuerySerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        params: dict[str, Any] = body.validated_data
+        params = validate(TracesQuerySerializer, request.data)
         selected = params.get("selects") or []
         begin, end = time_window(params, is_open=bool(params.get("trace_ids")))
         project = self.project(params["project_id"])
@@ -96,7 +93,7 @@ class TraceRunsView(V2PageAPIView):
         params = query_params(TraceRunsSerializer, request)
         project = self.project(params.get("project_id"))
         selected = params.get("selects") or []
-        everything = RunQuery(project_ids=[project.pk], trace_id=trace_id)
+        whole_trace = RunQuery(project_ids=[project.pk], trace_id=trace_id)
         query = RunQuery(
             project_ids=[project.pk],
             trace_id=trace_id,
@@ -105,7 +102,7 @@ class TraceRunsView(V2PageAPIView):
             where=parse_filters(params.get("filter")),
         )
         runs = _read_all(self.workspace_id, query, selected)
-        if not runs and not run_store.query(self.workspace_id, everything, limit=1).runs:
+        if not runs and not run_store.query(self.workspace_id, whole_trace, limit=1).runs:
             raise errors.RunNotFound("No such trace.")
         runs.sort(key=lambda run: run.row.dotted_order)
         return Response({"items": runs_json(self.workspace_id, runs, selected)})
@@ -131,21 +128,21 @@ def _read_all(workspace_id: UUID, query: RunQuery, selected: Sequence[str]) -> l
 def _traces_json(
     workspace_id: UUID, roots: Sequence[RunDetail], selected: Sequence[str]
 ) -> list[dict[str, Any]]:
-    of_root = [name for name in selected if name not in AGGREGATE_FIELDS]
-    of_trace = [name for name in AGGREGATE_FIELDS if name in selected]
-    first: dict[UUID, Any] = {}
-    if "FIRST_TOKEN_TIME" in of_trace:
-        first = trace_times.first_token_times(workspace_id, [root.row for root in roots])
+    root_fields = [name for name in selected if name not in AGGREGATE_FIELDS]
+    trace_fields = [name for name in AGGREGATE_FIELDS if name in selected]
+    first_tokens: dict[UUID, Any] = {}
+    if "FIRST_TOKEN_TIME" in trace_fields:
+        first_tokens = run_store.fetch_first_token_times(workspace_id, [root.row for root in roots])
     items = []
-    for root, rendered in zip(roots, runs_json(workspace_id, roots, of_root), strict=True):
+    for root, rendered in zip(roots, runs_json(workspace_id, roots, root_fields), strict=True):
         item: dict[str, Any] = {"root_run": rendered}
-        if of_trace:
+        if trace_fields:
             stats = {
                 "TOTAL_TOKENS": root.row.usage.total_tokens or 0,
                 "TOTAL_COST": as_float(root.row.usage.total_cost),
-                "FIRST_TOKEN_TIME": first.get(root.row.id),
+                "FIRST_TOKEN_TIME": first_tokens.get(root.row.id),
             }
-            item["trace_aggregates"] = {name.lower(): stats[name] for name in of_trace}
+            item["trace_aggregates"] = {name.lower(): stats[name] for name in trace_fields}
         items.append(item)
     return items
 

@@ -13,7 +13,7 @@ _TEXT = {"type": "string"}
 
 _PART: dict[str, Any] = {
     "type": "object",
-    "description": "A part of a message: text, an image, or whatever its type says.",
+    "description": "A part of a message: text, an image, or content of another type.",
     "properties": {
         "type": _TEXT,
         "text": _TEXT,
