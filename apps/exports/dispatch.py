@@ -7,7 +7,7 @@ from django.db import transaction
 
 
 def run_exports() -> None:
-    """Start writing after the commit; the periodic task repeats a lost message."""
+    """Enqueue the task after commit. A periodic task also sends it, in case the message is lost."""
     transaction.on_commit(send_run_exports, robust=True)
 
 

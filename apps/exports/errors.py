@@ -6,7 +6,7 @@ from apps.core import errors
 
 
 class DestinationRefused(errors.BadRequest):
-    code, detail = "destination_refused", "A test object could not be written to the destination."
+    code, detail = "destination_refused", "A test file could not be written to the destination."
 
 
 class ExportFinished(errors.Conflict):

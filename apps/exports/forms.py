@@ -76,7 +76,11 @@ class ExportForm(forms.Form):
         if begin and (end is None) == (interval is None):
             self.add_error("end", "Enter either an end date or a repeat interval.")
         elif begin and end and not timedelta() <= end - begin < timedelta(days=MAX_DAYS):
-            self.add_error("end", "The end date must not be before the start date.")
+            self.add_error(
+                "end",
+                "The end date must not be before the start date, and an export may cover at most"
+                f" {MAX_DAYS} days.",
+            )
         return cleaned
 
     def to_export(self) -> BulkExport:

@@ -2,16 +2,39 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from django.db import models
+from django.db.models import Q
 
 from apps.core.json import dumps, loads
 from apps.core.secrets import decrypt, encrypt
 from apps.core.tenancy import TenantManager, WorkspaceOwned
-from apps.exports.querysets import BulkExportQuerySet, DestinationQuerySet, ExportPartQuerySet
 from apps.tracing.models import Project
 
 
-class Status(models.TextChoices):
+class DestinationQuerySet(models.QuerySet["Destination"]):
+    pass
+
+
+class BulkExportQuerySet(models.QuerySet["BulkExport"]):
+    def unfinished(self) -> BulkExportQuerySet:
+        return self.filter(finished_at=None)
+
+    def scheduled(self) -> BulkExportQuerySet:
+        return self.exclude(next_window_at=None)
+
+
+class ExportPartQuerySet(models.QuerySet["ExportPart"]):
+    def unfinished(self) -> ExportPartQuerySet:
+        return self.filter(finished_at=None)
+
+    def claimable(self, now: datetime) -> ExportPartQuerySet:
+        """Unfinished parts without a current lease or retry delay."""
+        return self.unfinished().filter(Q(locked_until=None) | Q(locked_until__lt=now))
+
+
+class ExportStatus(models.TextChoices):
     """Status of an export or a part; the values are part of the API."""
 
     CREATED = "Created"
@@ -93,7 +116,7 @@ class BulkExport(WorkspaceOwned):
         max_length=10, choices=Compression, default=Compression.ZSTANDARD
     )
     format_version = models.CharField(max_length=10, default="v1")
-    status = models.CharField(max_length=10, choices=Status, default=Status.CREATED)
+    status = models.CharField(max_length=10, choices=ExportStatus, default=ExportStatus.CREATED)
     updated_at = models.DateTimeField(auto_now=True)
     finished_at = models.DateTimeField(null=True)
 
@@ -132,7 +155,7 @@ class ExportPart(WorkspaceOwned):
     export = models.ForeignKey(BulkExport, models.CASCADE, related_name="parts")
     start_time = models.DateTimeField()
     end_time = models.DateTimeField()
-    status = models.CharField(max_length=10, choices=Status, default=Status.CREATED)
+    status = models.CharField(max_length=10, choices=ExportStatus, default=ExportStatus.CREATED)
     attempts = models.PositiveSmallIntegerField(default=0)
     locked_until = models.DateTimeField(null=True)
     """End of a worker's lease, or of the delay before a retry."""

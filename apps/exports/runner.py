@@ -1,8 +1,8 @@
-"""Writing the parts of exports, file by file.
+"""Writes the parts of exports file by file.
 
-A file is written first; then the part's row records it with the cursor after its last run. If the
-worker dies in between, the next one starts at the recorded cursor and replaces the file under the
-same name, so that no run is missing or duplicated.
+The worker writes a file and then records it in the part's row, with the cursor after the last run.
+If the worker dies between these steps, the next worker starts at the recorded cursor and replaces
+the file of the same name, so that no run is missing or duplicated.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from django.utils import timezone
 from apps.core import errors as core_errors
 from apps.exports import services
 from apps.exports.errors import WriteFailed
-from apps.exports.models import BulkExport, ExportPart, Status
+from apps.exports.models import BulkExport, ExportPart, ExportStatus
 from apps.exports.parquet import FEEDBACK, FIELDS, required_payloads, to_parquet
 from apps.exports.writers import Writer, create_writer
 from apps.feedback.services import score_stats
@@ -35,13 +35,13 @@ _MAX_PROBLEMS = 5
 
 
 def run_slice(*, seconds: float) -> bool:
-    """Write files for about `seconds`; return whether work is left."""
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
+    """Write files for about `seconds`; return whether unfinished parts may remain."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
         part = _claim(timezone.now())
         if part is None:
             return False
-        _run_part(part, until)
+        _run_part(part, deadline)
     return True
 
 
@@ -57,22 +57,22 @@ def _claim(now: datetime) -> ExportPart | None:
     )
     if part is None:
         return None
-    part.locked_until, part.status = now + LEASE, Status.RUNNING
+    part.locked_until, part.status = now + LEASE, ExportStatus.RUNNING
     part.save(update_fields=["locked_until", "status", "updated_at"])
     exports = BulkExport.objects.for_workspace(part.workspace_id).filter(pk=part.export_id)
-    exports.filter(status=Status.CREATED).update(status=Status.RUNNING, updated_at=now)
+    exports.filter(status=ExportStatus.CREATED).update(status=ExportStatus.RUNNING, updated_at=now)
     return part
 
 
-def _run_part(part: ExportPart, until: float) -> None:
+def _run_part(part: ExportPart, deadline: float) -> None:
     export = BulkExport.unscoped.select_related("destination").get(pk=part.export_id)
     if timezone.now() - export.created_at > TIMEOUT:
-        _finish(part, Status.TIMED_OUT)
+        _finish(part, ExportStatus.TIMED_OUT)
         return
     try:
         writer = create_writer(export.destination)
         while _write_file(export, part, writer):
-            if time.monotonic() > until:
+            if time.monotonic() > deadline:
                 _release(part)
                 return
     except (WriteFailed, core_errors.AppError) as error:
@@ -81,11 +81,11 @@ def _run_part(part: ExportPart, until: float) -> None:
         logger.exception("part %s of an export failed", part.pk)
         _record_failure(part, "The export failed because of an internal error.")
     else:
-        _finish(part, Status.COMPLETED)
+        _finish(part, ExportStatus.COMPLETED)
 
 
 def _write_file(export: BulkExport, part: ExportPart, writer: Writer) -> bool:
-    """Write the next file; return whether runs may be left."""
+    """Write the next file; return whether the part may have more runs."""
     fields = export.fields or list(FIELDS)
     runs, cursor = _next_runs(export, part, fields)
     if runs:
@@ -171,15 +171,15 @@ def _record_failure(part: ExportPart, reason: str) -> None:
     part.problems = [*part.problems, problem][-_MAX_PROBLEMS:]
     if part.attempts >= MAX_ATTEMPTS:
         part.save(update_fields=["attempts", "problems"])
-        _finish(part, Status.FAILED)
+        _finish(part, ExportStatus.FAILED)
         return
     part.locked_until = timezone.now() + timedelta(seconds=min(5 * 2**part.attempts, 1800))
     part.save(update_fields=["attempts", "problems", "locked_until", "updated_at"])
 
 
 @transaction.atomic
-def _finish(part: ExportPart, status: Status) -> None:
-    """Finish the part, and its export with the last part."""
+def _finish(part: ExportPart, status: ExportStatus) -> None:
+    """Finish the part, and also its export if no other part is unfinished."""
     now = timezone.now()
     exports = BulkExport.objects.for_workspace(part.workspace_id)
     export = exports.select_for_update(no_key=True).get(pk=part.export_id)
@@ -190,5 +190,8 @@ def _finish(part: ExportPart, status: Status) -> None:
     if export.finished_at is not None or siblings.unfinished().exists():
         return
     statuses = set(siblings.values_list("status", flat=True))
-    worst = next((s for s in (Status.FAILED, Status.TIMED_OUT) if s in statuses), Status.COMPLETED)
-    services.finish(export, worst, now)
+    final_status = next(
+        (item for item in (ExportStatus.FAILED, ExportStatus.TIMED_OUT) if item in statuses),
+        ExportStatus.COMPLETED,
+    )
+    services.finish(export, final_status, now)

@@ -1,4 +1,4 @@
-"""Creating and cancelling exports, and managing their destinations."""
+"""Create and cancel exports and manage their destinations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from apps.audit.actions import Action
 from apps.audit.services import Target, record
 from apps.exports import dispatch, errors
 from apps.exports.errors import WriteFailed
-from apps.exports.models import BulkExport, Destination, ExportPart, Status
+from apps.exports.models import BulkExport, Destination, ExportPart, ExportStatus
 from apps.exports.writers import test_write
 from apps.organizations.models import Workspace
 
@@ -60,15 +60,17 @@ def _check_writable(destination: Destination) -> None:
     try:
         test_write(destination)
     except WriteFailed as error:
-        raise errors.DestinationRefused(f"A test object could not be written: {error}") from None
+        raise errors.DestinationRefused(
+            f"A test file could not be written to the destination: {error}"
+        ) from None
 
 
 @transaction.atomic
 def create_export(*, export: BulkExport) -> BulkExport:
-    """Save the export with one part per day and start it. A schedule waits for its first window."""
+    """Save and start the export with one part per day; a schedule waits for its first window."""
     if export.is_schedule:
         export.next_window_at = export.start_time
-        export.status = Status.RUNNING
+        export.status = ExportStatus.RUNNING
     export.save(force_insert=True)
     record(
         Action.EXPORT_CREATED,
@@ -104,17 +106,17 @@ def split_into_days(begin: datetime, end: datetime) -> Iterator[tuple[datetime, 
 
 @transaction.atomic
 def cancel(*, export: BulkExport) -> BulkExport:
-    """Cancel the export after the file in progress; `ExportFinished` when it has finished."""
+    """Cancel the export; a file that is being written is completed. Raises `ExportFinished`."""
     exports = BulkExport.objects.for_workspace(export.workspace_id)
     export = exports.select_for_update(no_key=True).get(pk=export.pk)
     if export.finished_at is not None:
-        if export.status == Status.CANCELLED:
+        if export.status == ExportStatus.CANCELLED:
             return export
         raise errors.ExportFinished
     now = timezone.now()
-    finish(export, Status.CANCELLED, now)
+    finish(export, ExportStatus.CANCELLED, now)
     ExportPart.objects.for_workspace(export.workspace_id).filter(export=export).unfinished().update(
-        status=Status.CANCELLED, finished_at=now, locked_until=None, updated_at=now
+        status=ExportStatus.CANCELLED, finished_at=now, locked_until=None, updated_at=now
     )
     return export
 
@@ -126,14 +128,14 @@ def cancel_all(workspace: Workspace) -> None:
         cancel(export=export)
 
 
-def finish(export: BulkExport, status: Status, now: datetime) -> None:
+def finish(export: BulkExport, status: ExportStatus, now: datetime) -> None:
     """Set the final status of an export or a schedule."""
     export.status, export.finished_at, export.next_window_at = status, now, None
     export.save(update_fields=["status", "finished_at", "next_window_at", "updated_at"])
 
 
 LATE_RUNS_DELAY = timedelta(minutes=10)
-"""The wait after a window for runs that arrive late."""
+"""How long a schedule waits after a window, so that late runs are exported."""
 
 
 def create_due_exports(now: datetime | None = None) -> int:
@@ -155,14 +157,14 @@ def create_due_exports(now: datetime | None = None) -> int:
 
 
 _MAX_WINDOWS = 50
-"""The most exports that one call creates for a schedule."""
+"""The maximum number of exports that one call creates for a schedule."""
 
 
 def _create_windows(schedule: BulkExport, now: datetime) -> int:
     created = 0
-    span = timedelta(hours=schedule.interval_hours or 1)
+    window = timedelta(hours=schedule.interval_hours or 1)
     begin = schedule.next_window_at
-    while begin is not None and begin + span + LATE_RUNS_DELAY <= now and created < _MAX_WINDOWS:
+    while begin is not None and begin + window + LATE_RUNS_DELAY <= now and created < _MAX_WINDOWS:
         create_export(
             export=BulkExport(
                 workspace_id=schedule.workspace_id,
@@ -170,14 +172,14 @@ def _create_windows(schedule: BulkExport, now: datetime) -> int:
                 project_id=schedule.project_id,
                 source=schedule,
                 start_time=begin,
-                end_time=begin + span,
+                end_time=begin + window,
                 filter=schedule.filter,
                 fields=schedule.fields,
                 compression=schedule.compression,
                 format_version=schedule.format_version,
             )
         )
-        begin += span
+        begin += window
         created += 1
     schedule.next_window_at = begin
     schedule.save(update_fields=["next_window_at", "updated_at"])

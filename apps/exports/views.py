@@ -13,18 +13,17 @@ from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from apps.core import errors as core_errors
 from apps.core.tenancy import get_or_404
 from apps.exports import errors, services
 from apps.exports.forms import ChangeDestinationForm, DestinationForm, ExportForm
 from apps.exports.models import BulkExport, Destination, DestinationKind, ExportPart
+from apps.exports.parquet import CONTENT_TYPE
 from apps.organizations.permissions import Permission
 from apps.tracing.api.downloads import signed_file_url
-from apps.web_ui.pages import PageRequest, workspace_page
+from apps.web_ui.pages import PageRequest, form_page, save_form, workspace_page
 
 PAGE_SIZE = 50
 MAX_PARTS = 400
-PARQUET_TYPE = "application/vnd.apache.parquet"
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class ExportRow:
         return not self.is_finished and not self.export.is_schedule
 
 
-def _rows(exports: list[BulkExport]) -> list[ExportRow]:
+def _build_rows(exports: list[BulkExport]) -> list[ExportRow]:
     progress = services.count_progress(exports)
     created = _count_scheduled([export for export in exports if export.is_schedule])
     return [
@@ -64,7 +63,7 @@ def _count_scheduled(schedules: Sequence[BulkExport]) -> dict[UUID, int]:
     return {row[0]: row[1] for row in sources.annotate(Count("pk"))}
 
 
-def _exports(request: PageRequest) -> Any:
+def _load_exports(request: PageRequest) -> Any:
     exports = BulkExport.objects.for_workspace(request.caller.workspace_id)
     return exports.select_related("project", "destination")
 
@@ -76,9 +75,9 @@ def export_list(request: PageRequest) -> HttpResponse:
     workspace_id = request.caller.workspace_id
     offset = _parse_offset(request.GET.get("from", ""))
     exports = list(
-        _exports(request).order_by("-created_at", "-pk")[offset : offset + PAGE_SIZE + 1]
+        _load_exports(request).order_by("-created_at", "-pk")[offset : offset + PAGE_SIZE + 1]
     )
-    rows = _rows(exports[:PAGE_SIZE])
+    rows = _build_rows(exports[:PAGE_SIZE])
     context = {
         "rows": rows,
         "is_in_progress": any(row.is_in_progress for row in rows),
@@ -87,8 +86,8 @@ def export_list(request: PageRequest) -> HttpResponse:
             Destination.objects.for_workspace(workspace_id).order_by("name", "pk")[:PAGE_SIZE]
         ),
     }
-    part = "#rows" if request.htmx else ""
-    return render(request, f"exports/export_list.html{part}", context)
+    fragment = "#rows" if request.htmx else ""
+    return render(request, f"exports/export_list.html{fragment}", context)
 
 
 def _parse_offset(text: str) -> int:
@@ -105,35 +104,34 @@ def export_new(request: PageRequest) -> HttpResponse:
     if form.is_valid():
         export = services.create_export(export=form.to_export())
         return redirect("export-detail", workspace_id, export.pk)
-    status = 422 if form.is_bound else 200
-    return render(request, "exports/export_new.html", {"form": form}, status=status)
+    return form_page(request, "exports/export_new.html", {"form": form}, form)
 
 
 @require_GET
 @workspace_page(Permission.EXPORTS_MANAGE)
 def export_detail(request: PageRequest, export_id: UUID) -> HttpResponse:
     """Show an export with its parts; an htmx request gets only the progress."""
-    export = get_or_404(_exports(request), pk=export_id)
+    export = get_or_404(_load_exports(request), pk=export_id)
     parts = ExportPart.objects.for_workspace(export.workspace_id).filter(export=export)
-    [row] = _rows([export])
+    [row] = _build_rows([export])
     context = {
         "row": row,
         "export": export,
-        "parts": [_part(export, part) for part in parts.order_by("start_time")[:MAX_PARTS]],
-        "scheduled_exports": _rows(
-            list(_exports(request).filter(source=export).order_by("-start_time")[:PAGE_SIZE])
+        "parts": [_part_context(export, part) for part in parts.order_by("start_time")[:MAX_PARTS]],
+        "scheduled_exports": _build_rows(
+            list(_load_exports(request).filter(source=export).order_by("-start_time")[:PAGE_SIZE])
         )
         if export.is_schedule
         else [],
     }
-    part = "#live" if request.htmx else ""
-    return render(request, f"exports/export_detail.html{part}", context)
+    fragment = "#live" if request.htmx else ""
+    return render(request, f"exports/export_detail.html{fragment}", context)
 
 
-def _part(export: BulkExport, part: ExportPart) -> dict[str, Any]:
+def _part_context(export: BulkExport, part: ExportPart) -> dict[str, Any]:
     is_on_platform = export.destination.kind == DestinationKind.PLATFORM
     files = [
-        (name, signed_file_url(path, PARQUET_TYPE, name) if is_on_platform else "")
+        (name, signed_file_url(path, CONTENT_TYPE, name) if is_on_platform else "")
         for path in part.files
         for name in [path.rpartition("/")[2]]
     ]
@@ -143,7 +141,7 @@ def _part(export: BulkExport, part: ExportPart) -> dict[str, Any]:
 @require_POST
 @workspace_page(Permission.EXPORTS_MANAGE)
 def export_cancel(request: PageRequest, export_id: UUID) -> HttpResponse:
-    export = get_or_404(_exports(request), pk=export_id)
+    export = get_or_404(_load_exports(request), pk=export_id)
     try:
         services.cancel(export=export)
         messages.success(request, "Export cancelled.")
@@ -157,17 +155,15 @@ def export_cancel(request: PageRequest, export_id: UUID) -> HttpResponse:
 def destination_new(request: PageRequest) -> HttpResponse:
     workspace_id = request.caller.workspace_id
     form = DestinationForm(request.POST or None)
-    if form.is_valid():
-        try:
-            services.create_destination(
-                destination=form.to_destination(workspace_id), credentials=form.credentials()
-            )
-        except (errors.DestinationRefused, core_errors.Unavailable) as error:
-            form.add_error(None, error.detail)
-        else:
-            return redirect("export-new", workspace_id)
-    status = 422 if form.is_bound else 200
-    return render(request, "exports/destination_new.html", {"form": form}, status=status)
+
+    def create() -> None:
+        services.create_destination(
+            destination=form.to_destination(workspace_id), credentials=form.credentials()
+        )
+
+    if save_form(form, create):
+        return redirect("export-new", workspace_id)
+    return form_page(request, "exports/destination_new.html", {"form": form}, form)
 
 
 @require_http_methods(["GET", "POST"])
@@ -178,18 +174,16 @@ def destination_edit(request: PageRequest, destination_id: UUID) -> HttpResponse
     destination = get_or_404(Destination.objects.for_workspace(workspace_id), pk=destination_id)
     title = destination.name
     form = ChangeDestinationForm(destination, request.POST or None)
-    if form.is_valid():
-        try:
-            services.update_destination(
-                destination=destination,
-                name=form.cleaned_data["name"],
-                credentials=form.credentials(),
-            )
-        except (errors.DestinationRefused, core_errors.Unavailable) as error:
-            form.add_error(None, error.detail)
-        else:
-            messages.success(request, f"{destination.name} was saved.")
-            return redirect("export-list", workspace_id)
+
+    def update() -> None:
+        services.update_destination(
+            destination=destination,
+            name=form.cleaned_data["name"],
+            credentials=form.credentials(),
+        )
+
+    if save_form(form, update):
+        messages.success(request, f"{destination.name} was saved.")
+        return redirect("export-list", workspace_id)
     context = {"form": form, "destination": destination, "title": title}
-    status = 422 if form.is_bound else 200
-    return render(request, "exports/destination_edit.html", context, status=status)
+    return form_page(request, "exports/destination_edit.html", context, form)

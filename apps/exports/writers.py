@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Protocol
 
-from apps.core import objects
+from apps.core import object_storage
+from apps.core.errors import RateLimited
 from apps.core.ids import uuid7
+from apps.exports.errors import WriteFailed
 from apps.exports.models import Destination, DestinationKind
 
 
@@ -29,12 +32,40 @@ def create_writer(destination: Destination) -> Writer:
     return BucketWriter(destination)
 
 
+TEST_SECONDS = 15.0
+_MAX_TESTS = 2
+_test_slots = threading.BoundedSemaphore(_MAX_TESTS)
+
+
 def test_write(destination: Destination) -> None:
-    """Write and delete a test file; raise `WriteFailed` with the reason."""
-    writer = create_writer(destination)
+    """Write and delete a test file; raise `WriteFailed` with the reason.
+
+    It holds a web thread, so it takes at most `TEST_SECONDS`, and a process runs few at a time.
+    Raises `RateLimited` if there are too many.
+    """
+    if not _test_slots.acquire(blocking=False):
+        raise RateLimited("Other destinations are being tested. Retry in a moment.")
+    try:
+        _test_write(destination)
+    finally:
+        _test_slots.release()
+
+
+def _test_write(destination: Destination) -> None:
+    from apps.exports.s3_writer import Deadline  # noqa: PLC0415  (imports boto3)
+
     key = "/".join(part for part in (destination.prefix, f"slipway-test-{uuid7()}") if part)
-    writer.put(key, b"Slipway wrote this file to test the destination.\n")
-    writer.remove(key)
+    with Deadline(TEST_SECONDS) as deadline:
+        writer = create_writer(destination)
+        try:
+            writer.put(key, b"Slipway wrote this file to test the destination.\n")
+        except WriteFailed:
+            if not deadline.has_expired:
+                raise
+        # A response that the deadline cut off may look complete.
+        if deadline.has_expired:
+            raise WriteFailed(f"The server did not respond in {TEST_SECONDS:.0f} s.")
+        writer.remove(key)
 
 
 class _PlatformWriter:
@@ -47,7 +78,7 @@ class _PlatformWriter:
         return f"{self._folder}/{key}"
 
     def put(self, key: str, content: bytes) -> None:
-        objects.put(self.path(key), content)
+        object_storage.put(self.path(key), content)
 
     def remove(self, key: str) -> None:
-        objects.remove([self.path(key)])
+        object_storage.remove([self.path(key)])

@@ -5,7 +5,9 @@ class IngestConfig(AppConfig):
     name = "apps.ingest"
 
     def ready(self) -> None:
+        from apps.ingest.otlp import trace_state  # noqa: PLC0415
         from apps.ingest.services import deferred_operations  # noqa: PLC0415
-        from apps.tracing import hooks  # noqa: PLC0415
+        from apps.trace_store.hooks import register_removal  # noqa: PLC0415
 
-        hooks.runs_removed.connect(deferred_operations.delete_awaiting)
+        register_removal(deferred_operations.REMOVAL_STATEMENT)
+        register_removal(trace_state.REMOVAL_STATEMENT)

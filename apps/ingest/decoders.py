@@ -1,4 +1,4 @@
-"""Decode the bodies of the ingest endpoints into one request of run operations and feedback.
+"""Decodes the bodies of the ingest endpoints into one request of run operations and feedback.
 
 An invalid run, attachment or feedback is rejected alone; the rest of the request is stored.
 """
@@ -16,7 +16,7 @@ import msgspec
 from apps.feedback.errors import InvalidFeedback
 from apps.feedback.wire import WireFeedback, decode_feedback
 from apps.ingest.errors import BadBody
-from apps.ingest.multipart import Part, parse_part, split_parts
+from apps.ingest.multipart import FormPart, parse_part, split_parts
 from apps.ingest.operations import (
     PAYLOAD_FIELDS,
     AttachmentFile,
@@ -32,12 +32,12 @@ ProjectOf = Callable[[RunOperation], UUID | None]
 
 
 class Assembler(Protocol):
-    """Places operations that do not state their position, such as those of OTLP spans."""
+    """Assigns positions to operations that do not state one, such as those of OTLP spans."""
 
-    def place(
+    def assign_positions(
         self, workspace_id: UUID, operations: Sequence[RunOperation], project_of: ProjectOf
     ) -> None:
-        """Set ids and places, in the transaction that writes the operations; repeatable."""
+        """Set run ids and positions in the transaction of the write. Safe to repeat."""
 
 
 @dataclass(slots=True)
@@ -59,6 +59,10 @@ class IngestRequest:
     def reject(self, item: str, error: RejectedItem) -> None:
         error.item = item
         self.rejected.append(error)
+
+
+MAX_ATTACHMENTS = 500
+"""Per request: each is written durably before the response."""
 
 
 class _Batch(msgspec.Struct):
@@ -105,13 +109,13 @@ def _decode_envelope(body: bytes) -> _Batch:
         return _batch_decoder.decode(repair(body))
 
 
-class _Identified(msgspec.Struct):
+class _RunWithId(msgspec.Struct):
     id: str | None = None
 
 
 def _decode_id(raw: msgspec.Raw) -> str | None:
     try:
-        return msgspec.json.decode(raw, type=_Identified).id
+        return msgspec.json.decode(raw, type=_RunWithId).id
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
@@ -161,10 +165,11 @@ class _MultipartDecoder:
     ids: dict[str, UUID] = field(default_factory=dict)
     runs: dict[tuple[str, UUID], _RunParts] = field(default_factory=dict)
     files: dict[UUID, list[AttachmentFile]] = field(default_factory=dict)
+    file_count: int = 0
     _by_raw_key: dict[tuple[bytes, bytes], _RunParts] = field(default_factory=dict)
 
     def add_run_part(self, head: re.Match[bytes], raw_part: bytes) -> bool:
-        """Add a JSON part of a run; False when it needs `add_part`."""
+        """Add a JSON part of a run; return False if `add_part` must handle it."""
         kind, raw_id, payload, type_length, header_length = head.groups()
         content = raw_part[head.end() :]
         declared = type_length or header_length
@@ -184,26 +189,29 @@ class _MultipartDecoder:
             parts.payloads[payload.decode()] = content
         return True
 
-    def add_part(self, part: Part) -> None:
-        """Add a part of any kind; `RejectedItem` for an invalid one."""
-        kind, _, rest = part.name.partition(".")
-        id_text, _, last = rest.partition(".")
+    def add_part(self, part: FormPart) -> None:
+        """Add a part of any kind. Raises `RejectedItem` if it is invalid."""
+        kind, _, path = part.name.partition(".")
+        id_text, _, field_name = path.partition(".")
         item_id = self._parse_id(id_text)
         match kind:
             case "post" | "patch":
                 parts = self.runs.setdefault((kind, item_id), _RunParts())
                 if not part.is_complete:
-                    parts.error = _truncated(part)
-                elif not last:
+                    parts.error = _truncation_error(part)
+                elif not field_name:
                     parts.run = part.content
                 else:
-                    parts.payloads[last] = part.content
+                    parts.payloads[field_name] = part.content
             case _ if not part.is_complete:
-                raise _truncated(part)
+                raise _truncation_error(part)
             case "attachment":
-                if not last:
+                if not field_name:
                     raise RejectedItem("The attachment has no name.", "bad_part")
-                file = AttachmentFile(last, part.content_type, part.content)
+                self.file_count += 1
+                if self.file_count > MAX_ATTACHMENTS:
+                    raise BadBody(f"A request may have at most {MAX_ATTACHMENTS} attachments.")
+                file = AttachmentFile(field_name, part.content_type, part.content)
                 self.files.setdefault(item_id, []).append(file)
             case "feedback":
                 try:
@@ -245,7 +253,7 @@ class _MultipartDecoder:
             yield RunOperation(kind == "patch", run)
 
     def assign_files(self) -> None:
-        """Add files to the first operation of their run, or to a new update without one."""
+        """Add files to the first operation of their run, or else to a new update."""
         request = self.request
         rejected_ids = {error.item.partition(".")[2] for error in request.rejected}
         for run_id, files in self.files.items():
@@ -261,7 +269,7 @@ class _MultipartDecoder:
                 request.operations.append(RunOperation(True, WireRun(id=run_id), files))
 
 
-def _truncated(part: Part) -> RejectedItem:
+def _truncation_error(part: FormPart) -> RejectedItem:
     size, declared = len(part.content), part.declared_length
     detail = f"Part `{part.name}` is truncated: got {size} of {declared} bytes."
     return RejectedItem(detail, "bad_length")

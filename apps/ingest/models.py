@@ -17,6 +17,7 @@ class DeferredOperation(WorkspaceOwned):
 
     awaited_run_id = models.UUIDField()
     run_id = models.UUIDField()
+    is_update = models.BooleanField()
     body = models.BinaryField()
     """The operation as JSON."""
 
@@ -26,7 +27,8 @@ class DeferredOperation(WorkspaceOwned):
     class Meta:
         base_manager_name = "unscoped"
         indexes = [
-            models.Index(fields=["workspace", "awaited_run_id"], name="deferred_operation_awaited")
+            models.Index(fields=["workspace", "awaited_run_id"], name="deferred_operation_awaited"),
+            models.Index(fields=["created_at"], name="deferred_operation_age"),
         ]
 
     def __str__(self) -> str:

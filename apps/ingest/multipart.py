@@ -22,7 +22,7 @@ _COMMON_HEAD = re.compile(
 
 
 @dataclass(slots=True)
-class Part:
+class FormPart:
     name: str
     content_type: str
     """Without the `length` parameter."""
@@ -45,7 +45,7 @@ def parse_boundary(content_type: str) -> bytes:
 
 
 def split_parts(body: bytes, boundary: bytes) -> list[bytes]:
-    """The raw parts with their heads; `BadBody` for a truncated body or one without parts."""
+    """Return the raw parts with their heads. Raises `BadBody` if the body is truncated or empty."""
     raw_parts = (b"\r\n" + body).split(b"\r\n--" + boundary)
     if len(raw_parts) == 1:
         raise BadBody("The body does not contain its boundary.")
@@ -54,14 +54,14 @@ def split_parts(body: bytes, boundary: bytes) -> list[bytes]:
     return raw_parts[1:-1]
 
 
-def parse_part(raw_part: bytes) -> Part:
-    """Parse the head of a raw part; `BadBody` for a malformed one."""
+def parse_part(raw_part: bytes) -> FormPart:
+    """Parse a raw part. Raises `BadBody` if its head is malformed."""
     head = _COMMON_HEAD.match(raw_part)
     if head is None:
         return _parse_any_head(raw_part)
     name, content_type, type_length, header_length = head.groups()
     length = type_length or header_length
-    return Part(
+    return FormPart(
         name.decode("utf-8", "replace"),
         content_type.decode("latin-1"),
         raw_part[head.end() :],
@@ -69,7 +69,7 @@ def parse_part(raw_part: bytes) -> Part:
     )
 
 
-def _parse_any_head(raw_part: bytes) -> Part:
+def _parse_any_head(raw_part: bytes) -> FormPart:
     line_end = raw_part.find(b"\r\n")
     if line_end < 0 or raw_part[:line_end].strip(b" \t"):
         raise BadBody("A boundary is not followed by a line break.")
@@ -90,7 +90,7 @@ def _parse_any_head(raw_part: bytes) -> Part:
         length = _parse_length(type_length[1])
         start, end = type_length.span()
         content_type = content_type[:start] + content_type[end:]
-    return Part(
+    return FormPart(
         name=_parse_name(disposition),
         content_type=content_type.decode("latin-1").strip() or "application/octet-stream",
         content=raw_part[head_end + 4 :],
@@ -103,8 +103,8 @@ def _parse_length(digits: bytes) -> int:
 
 
 def _parse_name(disposition: bytes) -> str:
-    if (long := _LONG_NAME.search(disposition)) is not None:
-        return unquote_to_bytes(long[1]).decode("utf-8", "replace")
+    if (encoded_name := _LONG_NAME.search(disposition)) is not None:
+        return unquote_to_bytes(encoded_name[1]).decode("utf-8", "replace")
     match = _NAME.search(disposition)
     if match is None:
         raise BadBody("A part has no name.")

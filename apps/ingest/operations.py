@@ -23,7 +23,7 @@ PAYLOAD_FIELDS = frozenset(str(payload) for payload in Payload)
 
 
 class RejectedItem(Exception):
-    """A run, attachment or feedback of a request that is not stored, and why."""
+    """The reason why a run, attachment or feedback of a request is not stored."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class WireRun(msgspec.Struct, kw_only=True, omit_defaults=True):
     serialized: msgspec.Raw = NO_PAYLOAD
 
     @property
-    def names_project(self) -> bool:
+    def has_project(self) -> bool:
         return self.session_id is not None or bool(self.session_name) or self.address is not None
 
 
@@ -96,9 +96,11 @@ class RunOperation:
     files: list[AttachmentFile] = field(default_factory=list)
     location: str = ""
     """The position in the request, for error messages about a run without id."""
+    deferred_at: datetime | None = None
+    """When an operation was first deferred that is now applied again."""
 
     run_id: UUID = field(init=False)
-    place: TreePosition | None = field(init=False)
+    position: TreePosition | None = field(init=False)
     """The position in the trace; None until it follows from stored runs."""
     content: RunContent = field(init=False)
 
@@ -111,7 +113,7 @@ _decoder = msgspec.json.Decoder(WireRun)
 
 
 def decode_run(text: bytes | msgspec.Raw) -> WireRun:
-    """Decode a JSON object; `RejectedItem` says what is wrong with it."""
+    """Decode a JSON object. Raises `RejectedItem` if it is not a valid run."""
     try:
         return _decoder.decode(text)
     except msgspec.ValidationError as error:
@@ -133,7 +135,7 @@ def _describe(error: msgspec.ValidationError) -> str:
 
 
 def parse_timestamp(value: str | float | None, field_name: str) -> datetime | None:
-    """ISO 8601 or milliseconds since 1970, in UTC; `RejectedItem` for anything else."""
+    """Parse ISO 8601 or milliseconds since 1970 to UTC. Raises `RejectedItem` for other values."""
     if value is None:
         return None
     try:

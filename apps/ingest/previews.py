@@ -23,14 +23,14 @@ _EXCERPT_LENGTH = 2 * MAX_PREVIEW_LENGTH
 _LONG_EXCERPT_LENGTH = 4000
 
 
-def preview(value: Any, text: bytes | None = None) -> str | None:
-    """The text of the last message or the only string, else the start of the JSON.
+def build_preview(value: Any, text: bytes | None = None) -> str | None:
+    """Return the text of the last message or the only string, otherwise the start of the JSON.
 
     `text` is the value as JSON, if the caller has it.
     """
     if value is None or value == {}:
         return None
-    excerpt = _text(value)
+    excerpt = _find_text(value)
     if excerpt is None:
         if text is None:
             text = dumps(value)
@@ -48,29 +48,29 @@ def one_line(text: str) -> str:
     return line if len(line) <= MAX_PREVIEW_LENGTH else line[: MAX_PREVIEW_LENGTH - 1] + "…"
 
 
-def _text(value: Any, depth: int = 0) -> str | None:
+def _find_text(value: Any, depth: int = 0) -> str | None:
     if isinstance(value, str):
         return value
     if depth > 4:
         return None
     if isinstance(value, dict):
-        return _text_of_object(value, depth)
+        return _find_text_in_object(value, depth)
     if isinstance(value, list):
-        return _text(value[-1], depth + 1) if value and depth else None
+        return _find_text(value[-1], depth + 1) if value and depth else None
     return None
 
 
-def _text_of_object(value: dict[str, Any], depth: int) -> str | None:
+def _find_text_in_object(value: dict[str, Any], depth: int) -> str | None:
     if not _KNOWN_KEYS.isdisjoint(value):
         if "messages" in value:
-            return _text(value["messages"], depth + 1)
+            return _find_text(value["messages"], depth + 1)
         for key in _TEXT_KEYS:
             if isinstance(text := value.get(key), str):
                 return text
         if "content" in value:
-            return _text(value["content"], depth + 1)
+            return _find_text(value["content"], depth + 1)
         if "kwargs" in value:
-            return _text(value["kwargs"], depth + 1)
+            return _find_text(value["kwargs"], depth + 1)
     if len(value) == 1:
-        return _text(next(iter(value.values())), depth + 1)
+        return _find_text(next(iter(value.values())), depth + 1)
     return None

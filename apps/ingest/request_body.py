@@ -13,10 +13,12 @@ from apps.core import errors
 from apps.core.http.body_memory import RESERVATION_KEY, Reservation
 from apps.ingest.errors import BadBody
 
-# Text compresses well: a decompressed body may be larger than the limit for the wire.
+# A decompressed body may be larger than the limit of transferred bytes, as text compresses well.
 _MAX_EXPANSION = 4
 _GZIP_OR_ZLIB = 47
 _CHUNK_BYTES = 1_048_576
+_INPUT_BYTES = 65_536
+_MAX_GZIP_MEMBERS = 10_000
 _SIZE_KEY = "slipway.unpacked_bytes"
 
 
@@ -27,7 +29,7 @@ def body_size(request: HttpRequest) -> int:
 
 
 def read_body(request: HttpRequest) -> bytes:
-    """The decompressed body; `TooLarge` past the limit, `BadBody` for corrupt compression."""
+    """Return the decompressed body. Raises `TooLarge`, and `BadBody` for corrupt compression."""
     body = _decompress(request)
     request.META[_SIZE_KEY] = len(body)
     return body
@@ -78,16 +80,26 @@ def _decompress_zstd(body: bytes) -> Iterator[bytes]:
 
 
 def _decompress_gzip(body: bytes) -> Iterator[bytes]:
-    rest = body
+    """Decompress all members: clients flush one member and begin another.
+
+    Members and input pieces are bounded, because `zlib` copies the rest of its input at the end of
+    each member: a body of empty members would take time quadratic in its size.
+    """
+    remaining = memoryview(body)
     try:
-        while rest:
+        for _ in range(_MAX_GZIP_MEMBERS):
             member = zlib.decompressobj(_GZIP_OR_ZLIB)
             while not member.eof:
-                chunk = member.decompress(rest, _CHUNK_BYTES)
-                if not chunk and not member.eof:
+                piece = remaining[:_INPUT_BYTES]
+                chunk = member.decompress(piece, _CHUNK_BYTES)
+                unused = member.unused_data if member.eof else member.unconsumed_tail
+                remaining = remaining[len(piece) - len(unused) :]
+                if chunk:
+                    yield chunk
+                elif not piece and not member.eof:
                     raise BadBody("The compressed body is truncated.")
-                yield chunk
-                rest = member.unconsumed_tail
-            rest = member.unused_data
+            if not remaining:
+                return
     except zlib.error as error:
         raise BadBody(f"The body is not gzip: {error}") from None
+    raise BadBody(f"The body has more than {_MAX_GZIP_MEMBERS} gzip members.")

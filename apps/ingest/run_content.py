@@ -17,7 +17,7 @@ from apps.ingest.operations import (
     WireRun,
     parse_timestamp,
 )
-from apps.ingest.previews import one_line, preview
+from apps.ingest.previews import build_preview, one_line
 from apps.ingest.token_usage import usage_columns
 from apps.trace_store import Payload, RunType
 from apps.trace_store.dotted_order import InvalidDottedOrder, TreePosition, parse_position
@@ -35,7 +35,7 @@ AddCosts = Callable[[ModelReference, dict[str, Any], dict[str, Any]], None]
 
 
 def parse_operation(operation: RunOperation, *, add_costs: AddCosts | None = None) -> None:
-    """Set the run id, the place and the content; `RejectedItem` for an invalid run.
+    """Set the run id, the position and the content. Raises `RejectedItem` for an invalid run.
 
     `add_costs` prices token counts for which the client states no cost.
     """
@@ -48,17 +48,17 @@ def parse_operation(operation: RunOperation, *, add_costs: AddCosts | None = Non
         if run.run_type is None:
             raise RejectedItem("`run_type` is missing.")
     if run.run_type is not None and run.run_type not in RUN_TYPES:
-        known = ", ".join(sorted(RUN_TYPES))
-        detail = f"`run_type` is {run.run_type!r:.60}, not one of {known}."
+        run_types = ", ".join(sorted(RUN_TYPES))
+        detail = f"`run_type` is {run.run_type!r:.60}, not one of {run_types}."
         raise RejectedItem(detail, "bad_run_type")
     try:
         operation.content = _build_content(run, add_costs)
     except (RecursionError, orjson.JSONEncodeError):
         raise RejectedItem("The run is nested too deeply.", "too_deep") from None
-    operation.run_id, operation.place = run.id, _parse_place(run)
+    operation.run_id, operation.position = run.id, _parse_position(run)
 
 
-def _parse_place(run: WireRun) -> TreePosition | None:
+def _parse_position(run: WireRun) -> TreePosition | None:
     if run.dotted_order is None or run.id is None:
         return None
     try:
@@ -92,9 +92,9 @@ def _build_content(run: WireRun, add_costs: AddCosts | None) -> RunContent:
     if run.tags is not None:
         columns["tags"] = [_storable_text(_as_text(tag)) for tag in run.tags]
     if inputs is not None:
-        columns["inputs_preview"] = preview(inputs, payloads[Payload.INPUTS])
+        columns["inputs_preview"] = build_preview(inputs, payloads[Payload.INPUTS])
     if outputs is not None:
-        columns["outputs_preview"] = preview(outputs, payloads[Payload.OUTPUTS])
+        columns["outputs_preview"] = build_preview(outputs, payloads[Payload.OUTPUTS])
     if error is not None:
         columns["error_preview"] = one_line(_as_text(error))
     if events is not None:
@@ -104,7 +104,7 @@ def _build_content(run: WireRun, add_costs: AddCosts | None) -> RunContent:
         columns["model"] = _model_name(metadata, invocation)
     if add_costs is not None and "total_tokens" in columns:
         details = columns.pop("usage_details", {})
-        add_costs(_named_model(metadata, invocation), columns, details)
+        add_costs(_model_reference(metadata, invocation), columns, details)
         if details:
             columns["usage_details"] = details
     if "usage_details" in columns:
@@ -135,7 +135,7 @@ def _take_payload(payloads: dict[Payload, bytes], payload: Payload, raw: msgspec
 def _split_extra(
     payloads: dict[Payload, bytes], raw: msgspec.Raw
 ) -> tuple[dict[str, Any], dict[str, Any], bytes]:
-    """Split `extra`: metadata is searched and merged by key, the rest is a payload.
+    """Split `extra` into metadata, which is searched and merged by key, and a payload.
 
     Returns the invocation parameters, and the metadata as values and as JSON; absent is empty.
     """
@@ -144,11 +144,11 @@ def _split_extra(
         return {}, {}, b""
     metadata, metadata_json = value.get("metadata"), b""
     if isinstance(metadata, dict):
-        rest: dict[str, msgspec.Raw] = _object_decoder.decode(payloads.pop(Payload.EXTRA))
-        metadata_json = bytes(rest.pop("metadata")) if metadata else b""
+        extra_fields: dict[str, msgspec.Raw] = _object_decoder.decode(payloads.pop(Payload.EXTRA))
+        metadata_json = bytes(extra_fields.pop("metadata")) if metadata else b""
         orjson.dumps(metadata)  # raises for a depth that jsonb cannot hold
-        if rest:
-            payloads[Payload.EXTRA] = msgspec.json.encode(rest)
+        if extra_fields:
+            payloads[Payload.EXTRA] = msgspec.json.encode(extra_fields)
     invocation = value.get("invocation_params")
     return (
         invocation if isinstance(invocation, dict) else {},
@@ -172,7 +172,7 @@ def _thread_key(metadata: dict[str, Any]) -> str | None:
     return None
 
 
-def _named_model(metadata: dict[str, Any], invocation: dict[str, Any]) -> ModelReference:
+def _model_reference(metadata: dict[str, Any], invocation: dict[str, Any]) -> ModelReference:
     names = {"ls_model_name": metadata.get("ls_model_name")}
     names |= {key: invocation.get(key) for key in MODEL_KEYS}
     provider = metadata.get("ls_provider")

@@ -9,7 +9,7 @@ from apps.ingest.services import maintenance
 
 @shared_task(name="ingest.retry_deferred_operations", time_limit=300)
 def retry_deferred_operations() -> None:
-    """Apply deferred operations whose run exists by now, and those that waited too long."""
+    """Apply deferred operations whose awaited run exists or that have waited too long."""
     maintenance.retry_deferred_operations()
 
 

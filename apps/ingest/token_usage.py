@@ -1,15 +1,19 @@
 """Extracts token counts and costs that a run reports.
 
-Missing counts are not estimated: an estimate would look like a reported count in sums.
+Missing counts are not stored as estimates, which would look like reported counts in sums: see
+`apps/trace_store/token_estimates.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal, InvalidOperation, localcontext
 from typing import Any
 
 _MAX_COUNT = 2**62
+_MAX_COST_EXPONENT = 12
+_COST_SCALE = 18
+"""Digits after the decimal point of a cost."""
 _DETAILS = {
     "input_token_details": "prompt_token_details",
     "output_token_details": "completion_token_details",
@@ -65,7 +69,7 @@ _USAGE_KEYS = ("usage", "token_usage", "usageMetadata", "tokenUsage", "usage_met
 def usage_columns(
     run_type: str | None, outputs: Any, metadata: dict[str, Any] | None
 ) -> dict[str, Any]:
-    """The columns of reported tokens and costs.
+    """Return the columns of reported tokens and costs, without those that are not reported.
 
     `usage_metadata` is used for every run type; provider formats only for model calls, because
     other runs often return the response of a model unchanged.
@@ -73,7 +77,7 @@ def usage_columns(
     usage = _usage_metadata(outputs) or _usage_metadata(metadata)
     if usage is None and run_type in _MODEL_RUN_TYPES and outputs:
         usage = _provider_usage(outputs)
-    return {} if usage is None else _columns(usage)
+    return {} if usage is None else _to_columns(usage)
 
 
 def _usage_metadata(holder: Any) -> dict[str, Any] | None:
@@ -87,7 +91,7 @@ def _usage_metadata(holder: Any) -> dict[str, Any] | None:
 
 def _provider_usage(outputs: Any) -> dict[str, Any] | None:
     """Usage in the formats of model providers and LangChain results."""
-    for candidate in _candidates(outputs):
+    for candidate in _usage_objects(outputs):
         if (usage := _normalize_counts(candidate)) is not None:
             return usage
     if not isinstance(outputs, dict):
@@ -101,7 +105,7 @@ def _provider_usage(outputs: Any) -> dict[str, Any] | None:
     return None
 
 
-def _candidates(outputs: Any) -> Iterator[dict[str, Any]]:
+def _usage_objects(outputs: Any) -> Iterator[dict[str, Any]]:
     """Objects that may contain counts, most likely first."""
     if not isinstance(outputs, dict):
         return
@@ -155,7 +159,7 @@ def _flatten(generations: Any) -> list[Any]:
 
 def _normalize_counts(usage: dict[str, Any]) -> dict[str, Any] | None:
     """The counts of a provider under the names of `usage_metadata`."""
-    prompt, completion = _first(usage, *_INPUT), _first(usage, *_OUTPUT)
+    prompt, completion = _first_count(usage, *_INPUT), _first_count(usage, *_OUTPUT)
     if prompt is not None and "prompt_tokens" not in usage:
         prompt += sum(_parse_count(usage.get(name)) or 0 for name in _NOT_IN_INPUT)
     if completion is not None:
@@ -163,7 +167,7 @@ def _normalize_counts(usage: dict[str, Any]) -> dict[str, Any] | None:
     counts: dict[str, Any] = {
         "input_tokens": prompt,
         "output_tokens": completion,
-        "total_tokens": _first(usage, *_TOTAL),
+        "total_tokens": _first_count(usage, *_TOTAL),
     }
     for side, kind, path in _DETAIL_PATHS:
         count: Any = usage
@@ -173,19 +177,19 @@ def _normalize_counts(usage: dict[str, Any]) -> dict[str, Any] | None:
             counts.setdefault(f"{side}_token_details", {}).setdefault(kind, number)
     if isinstance(cost := usage.get("cost"), int | float):  # OpenRouter
         counts["total_cost"] = cost
-    known = {key: value for key, value in counts.items() if value is not None}
+    known_counts = {key: value for key, value in counts.items() if value is not None}
     return (
-        known
-        if any(key in known for key in ("input_tokens", "output_tokens", "total_tokens"))
+        known_counts
+        if any(key in known_counts for key in ("input_tokens", "output_tokens", "total_tokens"))
         else None
     )
 
 
-def _first(usage: dict[str, Any], *names: str) -> int | None:
+def _first_count(usage: dict[str, Any], *names: str) -> int | None:
     return next((n for name in names if (n := _parse_count(usage.get(name))) is not None), None)
 
 
-def _columns(usage: dict[str, Any]) -> dict[str, Any]:
+def _to_columns(usage: dict[str, Any]) -> dict[str, Any]:
     prompt, completion = (
         _parse_count(usage.get("input_tokens")),
         _parse_count(usage.get("output_tokens")),
@@ -231,6 +235,7 @@ def _parse_cost(value: Any) -> Decimal | None:
         amount = Decimal(str(value))
     except InvalidOperation:
         return None
-    if not amount.is_finite() or amount.adjusted() > 12:
+    if not amount.is_finite() or amount.adjusted() > _MAX_COST_EXPONENT:
         return None
-    return round(amount, 18)
+    with localcontext(prec=_MAX_COST_EXPONENT + 1 + _COST_SCALE):
+        return round(amount, _COST_SCALE)

@@ -6,6 +6,6 @@ urlpatterns = [
     path(
         "o/<uuid:workspace_id>/settings/ingest-log",
         views.ingest_log_page,
-        name="setting-ingest-log",
+        name="settings-ingest-log",
     )
 ]

@@ -14,31 +14,31 @@ MAX_BUCKETS = 2000
 
 @dataclass(frozen=True, slots=True)
 class Stride:
-    """A number of calendar days, or, if `days` is 0, a length of time."""
+    """The length of a bucket: calendar days or, if `days` is 0, a fixed duration."""
 
     days: int = 0
-    rest: timedelta = timedelta(0)
+    duration: timedelta = timedelta(0)
 
     @property
     def approximate_length(self) -> timedelta:
-        return timedelta(days=self.days) + self.rest
+        return timedelta(days=self.days) + self.duration
 
 
 def choose_stride(length: timedelta) -> Stride:
     """Choose a round stride that gives a readable number of buckets."""
-    for max_length, rest in (
+    for max_length, duration in (
         (timedelta(hours=1), timedelta(minutes=1)),
         (timedelta(hours=6), timedelta(minutes=5)),
         (timedelta(days=1), timedelta(minutes=15)),
         (timedelta(days=7), timedelta(hours=1)),
     ):
         if length <= max_length:
-            return Stride(rest=rest)
+            return Stride(duration=duration)
     return Stride(days=1 if length <= timedelta(days=120) else 7)
 
 
-def edges(start: datetime, end: datetime, stride: Stride, zone: ZoneInfo) -> list[datetime]:
-    """Return the bounds in UTC. The first bucket contains `start`, the last one `end`.
+def bucket_edges(start: datetime, end: datetime, stride: Stride, zone: ZoneInfo) -> list[datetime]:
+    """Return the bucket edges in UTC. The first bucket contains `start`, the last one `end`.
 
     Buckets of days begin at midnight in the zone; shorter buckets restart at each midnight.
     """
@@ -47,20 +47,22 @@ def edges(start: datetime, end: datetime, stride: Stride, zone: ZoneInfo) -> lis
     if stride.approximate_length < timedelta(minutes=1):
         raise errors.Invalid("stride: must be at least a minute.")
     if (end - start) / stride.approximate_length > MAX_BUCKETS:
-        raise errors.Invalid(f"stride: results in more than {MAX_BUCKETS} points per series.")
-    bounds: list[datetime] = []
-    for bound in _bounds(start.astimezone(zone).date(), stride, zone):
-        if bound <= start:
-            bounds = [bound]
+        raise errors.Invalid(
+            f"stride: too short; it gives more than {MAX_BUCKETS} points per series."
+        )
+    edges: list[datetime] = []
+    for edge in _iterate_edges(start.astimezone(zone).date(), stride, zone):
+        if edge <= start:
+            edges = [edge]
         else:
-            bounds.append(bound)
-        if bound >= end:
+            edges.append(edge)
+        if edge >= end:
             break
-    return bounds
+    return edges
 
 
-def _bounds(day: date, stride: Stride, zone: ZoneInfo) -> Iterator[datetime]:
-    """Yield bounds in UTC from midnight of the day on, without end."""
+def _iterate_edges(day: date, stride: Stride, zone: ZoneInfo) -> Iterator[datetime]:
+    """Yield edges in UTC, starting at midnight of the day, without end."""
     while True:
         next_day = day + timedelta(days=stride.days or 1)
         current, until = _midnight(day, zone), _midnight(next_day, zone)
@@ -69,7 +71,7 @@ def _bounds(day: date, stride: Stride, zone: ZoneInfo) -> Iterator[datetime]:
         else:
             while current < until:
                 yield current
-                current += stride.rest
+                current += stride.duration
         day = next_day
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
 
 from django import forms
 
-from apps.monitoring.models import Chart, ChartType
+from apps.core import errors
+from apps.monitoring.models import MAX_COLUMNS, Chart, ChartType
 from apps.monitoring.series import DEFAULT_MAX_GROUPS, FEEDBACK_METRICS, METRICS
 from apps.trace_store import filters
 from apps.trace_store.aggregation import GroupAttribute
@@ -18,6 +20,19 @@ _GROUP_CHOICES = [
     ("", "None"),
     *((attribute.value, attribute.value.replace("_", " ")) for attribute in GroupAttribute),
 ]
+
+
+def parse_layout(chart_ids: Sequence[str], columns: Sequence[str]) -> list[tuple[UUID, int]]:
+    """Parse the ids of charts and their widths. Raises `Invalid`."""
+    if not chart_ids or len(chart_ids) != len(columns):
+        raise errors.Invalid("columns: one is required for each chart.")
+    try:
+        ids = [UUID(chart_id) for chart_id in chart_ids]
+    except ValueError:
+        raise errors.Invalid("chart: must be the id of a chart.") from None
+    if not all(width.isascii() and width.isdigit() and len(width) == 1 for width in columns):
+        raise errors.Invalid(f"columns: must be from 1 to {MAX_COLUMNS}.")
+    return list(zip(ids, map(int, columns), strict=True))
 
 
 class SectionForm(forms.Form):
@@ -39,7 +54,7 @@ class ChartForm(forms.Form):
     metrics = forms.MultipleChoiceField(
         choices=[(metric, metric.replace("_", " ")) for metric in METRICS],
         label="Metrics",
-        help_text="Metrics of the same unit can share a chart.",
+        help_text="Metrics of different units are drawn below each other, each with its own axis.",
         widget=forms.CheckboxSelectMultiple,
     )
     feedback_key = forms.CharField(max_length=1000, required=False, label="Feedback key")
@@ -52,11 +67,19 @@ class ChartForm(forms.Form):
     )
     group_by = forms.ChoiceField(choices=_GROUP_CHOICES, required=False, label="Group by")
     path = forms.CharField(max_length=200, required=False, label="Metadata key")
+    columns = forms.ChoiceField(
+        choices=[("1", "1 column"), ("2", "2 columns"), ("3", "3 columns")],
+        required=False,
+        label="Width",
+    )
+    position = forms.IntegerField(min_value=1, required=False, label="Position")
 
     def __init__(
         self, *args: Any, projects: Sequence[Project], chart: Chart | None = None, **kwargs: Any
     ) -> None:
         super().__init__(*args, **kwargs)
+        if chart is None:
+            del self.fields["position"]
         self.fixed_series = chart.series if chart is not None and not _fits_form(chart) else None
         """Series that the form cannot represent; they are left unchanged."""
         if self.fixed_series is not None:
@@ -77,6 +100,7 @@ class ChartForm(forms.Form):
             "feedback_key": first.get("feedback_key") or "",
             "project": str((common.get("session") or [""])[0]),
             "filter": common.get("filter") or "",
+            "columns": str(chart.columns),
             "group_by": group.get("attribute") or "",
             "path": group.get("path") or "",
         }
@@ -105,9 +129,16 @@ class ChartForm(forms.Form):
         return {
             "title": values["title"],
             "chart_type": values["chart_type"],
+            **({"columns": int(values["columns"])} if values["columns"] else {}),
             "common_filters": common_filters,
             "series": self._series() if self.fixed_series is None else self.fixed_series,
         }
+
+    @property
+    def new_position(self) -> int | None:
+        """Return the position to move the chart to; None if it stays."""
+        position: int | None = self.cleaned_data.get("position")
+        return position if "position" in self.changed_data else None
 
     def _series(self) -> list[dict[str, Any]]:
         values = self.cleaned_data

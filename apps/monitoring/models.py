@@ -2,16 +2,49 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from django.db import models
 
 from apps.core.ids import uuid7
 from apps.core.tenancy import TenantManager, WorkspaceOwned
-from apps.monitoring.querysets import (
-    ChartQuerySet,
-    OrganizationChartQuerySet,
-    OrganizationSectionQuerySet,
-    SectionQuerySet,
-)
+
+MAX_COLUMNS = 3
+"""Columns of a dashboard's grid on a wide page."""
+
+
+class SectionQuerySet(models.QuerySet["Section"]):
+    def with_counts(self) -> SectionQuerySet:
+        """Annotate `chart_count`."""
+        return self.annotate(chart_count=models.Count("charts"))
+
+    def in_order(self) -> SectionQuerySet:
+        return self.order_by("index", "created_at", "pk")
+
+
+class ChartQuerySet(models.QuerySet["Chart"]):
+    def in_order(self) -> ChartQuerySet:
+        return self.order_by("index", "created_at", "pk")
+
+
+class OrganizationSectionQuerySet(models.QuerySet["OrganizationSection"]):
+    def of_organization(self, organization_id: UUID) -> OrganizationSectionQuerySet:
+        return self.filter(organization_id=organization_id)
+
+    def with_counts(self) -> OrganizationSectionQuerySet:
+        """Annotate `chart_count`."""
+        return self.annotate(chart_count=models.Count("charts"))
+
+    def in_order(self) -> OrganizationSectionQuerySet:
+        return self.order_by("index", "created_at", "pk")
+
+
+class OrganizationChartQuerySet(models.QuerySet["OrganizationChart"]):
+    def of_organization(self, organization_id: UUID) -> OrganizationChartQuerySet:
+        return self.filter(organization_id=organization_id)
+
+    def in_order(self) -> OrganizationChartQuerySet:
+        return self.order_by("index", "created_at", "pk")
 
 
 class ChartType(models.TextChoices):
@@ -86,6 +119,8 @@ class Chart(ChartFields, WorkspaceOwned):
     """A chart of one or more series."""
 
     section = models.ForeignKey(Section, models.CASCADE, related_name="charts")
+    columns = models.PositiveSmallIntegerField(default=1)
+    """The width on the page, in columns of the grid: 1 to `MAX_COLUMNS`."""
 
     objects = TenantManager(ChartQuerySet)
     unscoped = ChartQuerySet.as_manager()
@@ -93,6 +128,11 @@ class Chart(ChartFields, WorkspaceOwned):
     class Meta:
         base_manager_name = "unscoped"
         indexes = [models.Index(fields=["workspace", "section"], name="chart_of_section")]
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(columns__range=(1, MAX_COLUMNS)), name="chart_columns_range"
+            )
+        ]
 
 
 class OrganizationOwned(models.Model):

@@ -21,8 +21,8 @@ METRICS = (
     *FEEDBACK_METRICS,
 )
 FEEDBACK_FIELD = "feedback_score"
-FIELDS = (*map(str, Measure), FEEDBACK_FIELD)
-DEFINITIONS = ("count", "sum", "max", "min", "avg", "percentile", "ratio")
+METRIC_FIELDS = (*map(str, Measure), FEEDBACK_FIELD)
+DEFINITION_TYPES = ("count", "sum", "max", "min", "avg", "percentile", "ratio")
 DEFAULT_MAX_GROUPS = 5
 _MAX_RATIO_DEPTH = 4
 _PROJECTS, _DATASETS = "tracing_project", "dataset"
@@ -77,34 +77,34 @@ class ChartScope:
     datasets: Mapping[UUID, UUID] = field(default_factory=dict)
     """The dataset of each project that is an experiment."""
     workspace_id: UUID | None = None
-    """None if the caller checks the workspace of the series."""
+    """The workspace that all series must be in; None if the caller checks it."""
 
 
 def parse_series(
     payload: Mapping[str, Any], scope: ChartScope, section_group: GroupBy | None
 ) -> Series:
-    """Parse a series. Raises `Invalid`, which names the invalid field."""
+    """Parse a series. Raises `Invalid` with the name of the invalid field."""
     _reject_unsupported_fields(payload, scope)
     query = _build_query(payload, scope)
     definition = payload.get("metric_definition")
     if definition:
-        metric = _defined_metric(definition, query, 0)
+        metric = _parse_definition(definition, query, 0)
     else:
-        metric = _named_metric(
+        metric = _metric_by_name(
             str(payload.get("metric") or "run_count"), payload.get("feedback_key"), query
         )
-    if isinstance(metric, FeedbackMetricSpec) and _group_by(payload) is not None:
+    if isinstance(metric, FeedbackMetricSpec) and _series_group_by(payload) is not None:
         raise errors.Invalid("group_by: feedback metrics cannot be grouped.")
     return Series(
         id=str(payload.get("id") or ""),
         name=str(payload.get("name") or ""),
         metric=metric,
-        group_by=_group_by(payload) or section_group,
+        group_by=_series_group_by(payload) or section_group,
     )
 
 
 def _reject_unsupported_fields(payload: Mapping[str, Any], scope: ChartScope) -> None:
-    """Fail instead of drawing a chart that ignores a part of its definition."""
+    """Raise `Invalid` for a field that the chart would ignore."""
     if payload.get("project_metric"):
         raise errors.Invalid("project_metric: only run metrics are supported.")
     if len(payload.get("group_by_definitions") or ()) > 1:
@@ -129,7 +129,7 @@ def _build_query(payload: Mapping[str, Any], scope: ChartScope) -> RunQuery:
         texts = {str(project_id) for project_id in filtered_ids}
         project_ids = [project_id for project_id in project_ids if str(project_id) in texts]
     if definition.get("source_type", _PROJECTS) not in {_PROJECTS, _DATASETS}:
-        raise errors.Invalid(f"filter_definition.source_type: {_PROJECTS} or {_DATASETS}.")
+        raise errors.Invalid(f"filter_definition.source_type: must be {_PROJECTS} or {_DATASETS}.")
     if definition.get("source_type") == _DATASETS:
         dataset_ids = {str(dataset_id) for dataset_id in definition.get("dataset_ids") or ()}
         project_ids = [
@@ -160,7 +160,7 @@ def _parse_filters(*texts: str | None) -> Expression | None:
     return filters.all_of([filters.parse(text) for text in texts if text])
 
 
-def _named_metric(metric: str, feedback_key: str | None, query: RunQuery) -> MetricSpec:
+def _metric_by_name(metric: str, feedback_key: str | None, query: RunQuery) -> MetricSpec:
     if metric in FEEDBACK_METRICS:
         return FeedbackMetricSpec(query, feedback_key, _FEEDBACK_VALUES[metric])
     if metric not in METRICS:
@@ -188,10 +188,12 @@ def required_measures(metric: str) -> tuple[Measure, ...]:
     return (Measure(f"{part}_{kind}"),)
 
 
-def _defined_metric(payload: Mapping[str, Any], query: RunQuery, depth: int) -> MetricSpec:
+def _parse_definition(payload: Mapping[str, Any], query: RunQuery, depth: int) -> MetricSpec:
     kind = payload.get("type")
-    if kind not in DEFINITIONS:
-        raise errors.Invalid(f"metric_definition.type: one of {', '.join(DEFINITIONS)}.")
+    if kind not in DEFINITION_TYPES:
+        raise errors.Invalid(
+            f"metric_definition.type: must be one of {', '.join(DEFINITION_TYPES)}."
+        )
     if kind == "ratio":
         numerator, denominator = payload.get("numerator"), payload.get("denominator")
         if not isinstance(numerator, dict) or not isinstance(denominator, dict):
@@ -201,26 +203,26 @@ def _defined_metric(payload: Mapping[str, Any], query: RunQuery, depth: int) -> 
                 f"metric_definition: ratios nest at most {_MAX_RATIO_DEPTH} levels deep."
             )
         return RatioSpec(
-            _defined_metric(numerator, query, depth + 1),
-            _defined_metric(denominator, query, depth + 1),
+            _parse_definition(numerator, query, depth + 1),
+            _parse_definition(denominator, query, depth + 1),
         )
     query = _add_filter(query, payload.get("filter"))
     entity = payload.get("entity") or "run"
     if entity not in {"run", "feedback"}:
-        raise errors.Invalid("metric_definition.entity: run or feedback.")
+        raise errors.Invalid("metric_definition.entity: must be run or feedback.")
     if kind == "count" and entity == "feedback":
-        key = _feedback_key(payload.get("params") or {})
+        key = _parse_feedback_key(payload.get("params") or {})
         return FeedbackMetricSpec(query, key, lambda stats: stats["count"])
     if kind == "count":
         return RunMetricSpec(query, lambda metrics: metrics.runs)
     name, params = payload.get("field"), payload.get("params") or {}
-    if name not in FIELDS:
-        raise errors.Invalid(f"metric_definition.field: one of {', '.join(FIELDS)}.")
+    if name not in METRIC_FIELDS:
+        raise errors.Invalid(f"metric_definition.field: must be one of {', '.join(METRIC_FIELDS)}.")
     if name == FEEDBACK_FIELD:
-        return _defined_feedback_metric(kind, query, params)
+        return _parse_feedback_definition(kind, query, params)
     measure = Measure(str(name))
     if kind == "percentile":
-        quantile = _quantile(params)
+        quantile = _parse_quantile(params)
         value = _as_float(lambda metrics: metrics.quantile(measure, quantile))
         return RunMetricSpec(query, value, (measure,), (quantile,))
     aggregates: dict[str, Callable[[RunMetrics], Any]] = {
@@ -232,25 +234,25 @@ def _defined_metric(payload: Mapping[str, Any], query: RunQuery, depth: int) -> 
     return RunMetricSpec(query, _as_float(aggregates[kind]), (measure,))
 
 
-def _defined_feedback_metric(kind: str, query: RunQuery, params: Mapping[str, Any]) -> MetricSpec:
-    key = _feedback_key(params)
+def _parse_feedback_definition(kind: str, query: RunQuery, params: Mapping[str, Any]) -> MetricSpec:
+    key = _parse_feedback_key(params)
     if kind not in {"sum", "max", "min", "avg"}:
         raise errors.Invalid("metric_definition.type: feedback supports sum, max, min and avg.")
     return FeedbackMetricSpec(query, key, lambda stats: stats[kind])
 
 
-def _feedback_key(params: Mapping[str, Any]) -> str:
+def _parse_feedback_key(params: Mapping[str, Any]) -> str:
     key = params.get("feedback_key")
     if not isinstance(key, str) or not key:
         raise errors.Invalid("metric_definition.params.feedback_key: required.")
     return key
 
 
-def _quantile(params: Mapping[str, Any]) -> float:
+def _parse_quantile(params: Mapping[str, Any]) -> float:
     """Return `p` as a quantile; a value above 1 is a percentage."""
     p = params.get("p")
     if isinstance(p, bool) or not isinstance(p, int | float) or not 0 <= p <= 100:
-        raise errors.Invalid("metric_definition.params.p: a number from 0 to 100.")
+        raise errors.Invalid("metric_definition.params.p: must be a number from 0 to 100.")
     return p / 100 if p > 1 else float(p)
 
 
@@ -263,14 +265,14 @@ def _add_filter(query: RunQuery, text: str | None) -> RunQuery:
 def _as_float(value: Callable[[RunMetrics], Any]) -> Callable[[RunMetrics], Any]:
     """Convert decimals to floats: charts need no exact amounts of money."""
 
-    def converted(metrics: RunMetrics) -> Any:
+    def convert(metrics: RunMetrics) -> Any:
         result = value(metrics)
         return float(result) if isinstance(result, Decimal | str) else result
 
-    return converted
+    return convert
 
 
-def _group_by(payload: Mapping[str, Any]) -> GroupBy | None:
+def _series_group_by(payload: Mapping[str, Any]) -> GroupBy | None:
     group = payload.get("group_by")
     definitions = payload.get("group_by_definitions")
     if not group and definitions:
@@ -283,13 +285,13 @@ def parse_group_by(payload: Mapping[str, Any] | None) -> GroupBy | None:
         return None
     attribute, path = payload.get("attribute"), payload.get("path")
     if attribute not in set(GroupAttribute):
-        raise errors.Invalid(f"group_by.attribute: one of {', '.join(GroupAttribute)}.")
+        raise errors.Invalid(f"group_by.attribute: must be one of {', '.join(GroupAttribute)}.")
     if attribute == GroupAttribute.METADATA and not path:
-        raise errors.Invalid("group_by.path: required, the metadata key.")
+        raise errors.Invalid("group_by.path: required for metadata; set it to the metadata key.")
     limit = payload.get("max_groups")
     if isinstance(limit, bool) or not isinstance(limit, int | None):
-        raise errors.Invalid("group_by.max_groups: a number from 1 to 100.")
+        raise errors.Invalid("group_by.max_groups: must be a number from 1 to 100.")
     limit = limit or DEFAULT_MAX_GROUPS
     if not 1 <= limit <= 100:
-        raise errors.Invalid("group_by.max_groups: a number from 1 to 100.")
+        raise errors.Invalid("group_by.max_groups: must be a number from 1 to 100.")
     return GroupBy(GroupAttribute(str(attribute)), str(path or ""), limit)

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from rest_framework import serializers
 
-from apps.exports.models import Compression, DestinationKind, Status
+from apps.exports.models import Compression, DestinationKind, ExportStatus
 from apps.exports.parquet import FIELDS
 from apps.exports.services import MAX_DAYS
 from apps.trace_store import filters
@@ -30,13 +30,13 @@ class ConfigSerializer(serializers.Serializer[Any]):
 
     def validate_bucket_name(self, value: str | None) -> str | None:
         if value is not None and not _BUCKET.fullmatch(value):
-            raise serializers.ValidationError("Not a valid bucket name.")
+            raise serializers.ValidationError("Must be a valid S3 bucket name.")
         return value
 
     def validate_prefix(self, value: str | None) -> str | None:
         text = value or ""
         if not _PRINTABLE.fullmatch(text) or ".." in text.split("/"):
-            raise serializers.ValidationError("Not a valid key prefix.")
+            raise serializers.ValidationError("Must be printable text without `..` segments.")
         return value
 
     def validate_endpoint_url(self, value: str | None) -> str | None:
@@ -71,7 +71,7 @@ class DestinationSerializer(serializers.Serializer[Any]):
             if not attrs["config"].get("bucket_name"):
                 raise serializers.ValidationError({"config": "`bucket_name` is required."})
             if not attrs.get("credentials"):
-                # Without credentials, boto would use those of the operator.
+                # Without them, boto would use the credentials of the server.
                 raise serializers.ValidationError({"credentials": "Required for an S3 bucket."})
         return attrs
 
@@ -110,7 +110,7 @@ class ExportSerializer(serializers.Serializer[Any]):
         begin, end = attrs["start_time"], attrs.get("end_time")
         if (end is None) == (attrs.get("interval_hours") is None):
             raise serializers.ValidationError(
-                "Give either `end_time` (one export) or `interval_hours` (a schedule)."
+                "Set either `end_time` (one export) or `interval_hours` (a schedule)."
             )
         if end is not None and end <= begin:
             raise serializers.ValidationError("`end_time` must be after `start_time`.")
@@ -120,4 +120,4 @@ class ExportSerializer(serializers.Serializer[Any]):
 
 
 class ChangeExportSerializer(serializers.Serializer[Any]):
-    status = serializers.ChoiceField(choices=[Status.CANCELLED])
+    status = serializers.ChoiceField(choices=[ExportStatus.CANCELLED])

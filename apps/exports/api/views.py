@@ -10,7 +10,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.response import Response
 
-from apps.core.api import ApiRequest, WorkspaceAPIView
+from apps.core.api import ApiRequest, WorkspaceAPIView, validate
 from apps.core.tenancy import get_or_404
 from apps.core.timestamps import as_utc
 from apps.exports import services
@@ -21,13 +21,14 @@ from apps.exports.api.serializers import (
     ExportSerializer,
 )
 from apps.exports.models import BulkExport, Destination, DestinationKind, ExportPart
+from apps.exports.parquet import CONTENT_TYPE
 from apps.exports.runner import part_folder
 from apps.organizations.permissions import Permission
 from apps.tracing.api.downloads import signed_file_url
 from apps.tracing.models import Project
 
 
-class PageSerializer(serializers.Serializer[Any]):
+class ExportPageSerializer(serializers.Serializer[Any]):
     limit = serializers.IntegerField(default=100, min_value=1, max_value=1000)
     offset = serializers.IntegerField(default=0, min_value=0, max_value=10_000_000)
 
@@ -35,14 +36,8 @@ class PageSerializer(serializers.Serializer[Any]):
 class ExportsAPIView(WorkspaceAPIView):
     required_permission = Permission.EXPORTS_MANAGE
 
-    def validated(self, serializer: type[serializers.Serializer[Any]], data: Any) -> dict[str, Any]:
-        body = serializer(data=data)
-        body.is_valid(raise_exception=True)
-        params: dict[str, Any] = body.validated_data
-        return params
-
     def page(self, request: ApiRequest, rows: Any) -> list[Any]:
-        params = self.validated(PageSerializer, request.query_params)
+        params = validate(ExportPageSerializer, request.query_params)
         start, stop = params["offset"], params["offset"] + params["limit"]
         return list(rows[start:stop])
 
@@ -56,15 +51,15 @@ class ExportsAPIView(WorkspaceAPIView):
 
 
 class DestinationsView(ExportsAPIView):
-    @extend_schema(parameters=[PageSerializer], responses=dict)
+    @extend_schema(parameters=[ExportPageSerializer], responses=dict)
     def get(self, request: ApiRequest) -> Response:
         rows = self.page(request, self.destinations.order_by("-created_at", "-pk"))
-        return Response([_destination(row) for row in rows])
+        return Response([_destination_json(row) for row in rows])
 
     @extend_schema(request=DestinationSerializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:
         """Create a destination after a successful test write."""
-        params = self.validated(DestinationSerializer, request.data)
+        params = validate(DestinationSerializer, request.data)
         config = {name: value for name, value in params["config"].items() if value is not None}
         destination = services.create_destination(
             destination=Destination(
@@ -75,36 +70,36 @@ class DestinationsView(ExportsAPIView):
             ),
             credentials=params.get("credentials"),
         )
-        return Response(_destination(destination))
+        return Response(_destination_json(destination))
 
 
 class DestinationView(ExportsAPIView):
     @extend_schema(responses=dict)
     def get(self, request: ApiRequest, destination_id: UUID) -> Response:
-        return Response(_destination(get_or_404(self.destinations, pk=destination_id)))
+        return Response(_destination_json(get_or_404(self.destinations, pk=destination_id)))
 
     @extend_schema(request=ChangeDestinationSerializer, responses=dict)
     def patch(self, request: ApiRequest, destination_id: UUID) -> Response:
         destination = get_or_404(self.destinations, pk=destination_id)
-        params = self.validated(ChangeDestinationSerializer, request.data)
+        params = validate(ChangeDestinationSerializer, request.data)
         changed = services.update_destination(
             destination=destination,
             name=params.get("display_name"),
             credentials=params.get("credentials"),
         )
-        return Response(_destination(changed))
+        return Response(_destination_json(changed))
 
 
 class ExportsView(ExportsAPIView):
-    @extend_schema(parameters=[PageSerializer], responses=dict)
+    @extend_schema(parameters=[ExportPageSerializer], responses=dict)
     def get(self, request: ApiRequest) -> Response:
         rows = self.page(request, self.exports.order_by("-created_at", "-pk"))
         progress = services.count_progress(rows)
-        return Response([_export(row, progress[row.pk]) for row in rows])
+        return Response([_export_json(row, progress[row.pk]) for row in rows])
 
     @extend_schema(request=ExportSerializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:
-        params = self.validated(ExportSerializer, request.data)
+        params = validate(ExportSerializer, request.data)
         projects = Project.objects.for_workspace(self.workspace_id).present()
         end = params.get("end_time")
         export = services.create_export(
@@ -121,31 +116,31 @@ class ExportsView(ExportsAPIView):
                 format_version=params["format_version"],
             )
         )
-        return Response(_export(export, services.count_progress([export])[export.pk]))
+        return Response(_export_json(export, services.count_progress([export])[export.pk]))
 
 
 class ExportView(ExportsAPIView):
     @extend_schema(responses=dict)
     def get(self, request: ApiRequest, export_id: UUID) -> Response:
         export = get_or_404(self.exports, pk=export_id)
-        return Response(_export(export, services.count_progress([export])[export.pk]))
+        return Response(_export_json(export, services.count_progress([export])[export.pk]))
 
     @extend_schema(request=ChangeExportSerializer, responses=dict)
     def patch(self, request: ApiRequest, export_id: UUID) -> Response:
         """Cancel the export, the only supported change."""
         export = get_or_404(self.exports, pk=export_id)
-        self.validated(ChangeExportSerializer, request.data)
+        validate(ChangeExportSerializer, request.data)
         export = services.cancel(export=export)
-        return Response(_export(export, services.count_progress([export])[export.pk]))
+        return Response(_export_json(export, services.count_progress([export])[export.pk]))
 
 
 class PartsView(ExportsAPIView):
-    @extend_schema(parameters=[PageSerializer], responses=dict)
+    @extend_schema(parameters=[ExportPageSerializer], responses=dict)
     def get(self, request: ApiRequest, export_id: UUID) -> Response:
         export = get_or_404(self.exports.select_related("destination"), pk=export_id)
         parts = ExportPart.objects.for_workspace(self.workspace_id).filter(export=export)
         return Response(
-            [_part(export, part) for part in self.page(request, parts.order_by("start_time"))]
+            [_part_json(export, part) for part in self.page(request, parts.order_by("start_time"))]
         )
 
 
@@ -154,10 +149,10 @@ class PartView(ExportsAPIView):
     def get(self, request: ApiRequest, export_id: UUID, part_id: UUID) -> Response:
         export = get_or_404(self.exports.select_related("destination"), pk=export_id)
         parts = ExportPart.objects.for_workspace(self.workspace_id).filter(export=export)
-        return Response(_part(export, get_or_404(parts, pk=part_id)))
+        return Response(_part_json(export, get_or_404(parts, pk=part_id)))
 
 
-def _destination(row: Destination) -> dict[str, Any]:
+def _destination_json(row: Destination) -> dict[str, Any]:
     return {
         "id": row.pk,
         "tenant_id": row.workspace_id,
@@ -170,8 +165,8 @@ def _destination(row: Destination) -> dict[str, Any]:
     }
 
 
-def _export(row: BulkExport, progress: tuple[int, int, int]) -> dict[str, Any]:
-    done, parts, written = progress
+def _export_json(row: BulkExport, progress: tuple[int, int, int]) -> dict[str, Any]:
+    finished_parts, parts, written = progress
     return {
         "id": row.pk,
         "tenant_id": row.workspace_id,
@@ -191,11 +186,11 @@ def _export(row: BulkExport, progress: tuple[int, int, int]) -> dict[str, Any]:
         "created_at": row.created_at,
         "updated_at": row.updated_at,
         "finished_at": row.finished_at,
-        "progress": {"parts_done": done, "parts": parts, "rows_written": written},
+        "progress": {"parts_done": finished_parts, "parts": parts, "rows_written": written},
     }
 
 
-def _part(export: BulkExport, part: ExportPart) -> dict[str, Any]:
+def _part_json(export: BulkExport, part: ExportPart) -> dict[str, Any]:
     is_on_platform = export.destination.kind == DestinationKind.PLATFORM
     return {
         "id": part.pk,
@@ -220,7 +215,7 @@ def _part(export: BulkExport, part: ExportPart) -> dict[str, Any]:
                 "latest_cursor": part.cursor or None,
                 "pending_upload": None,
                 "download_urls": [
-                    signed_file_url(path, "application/vnd.apache.parquet", path.rpartition("/")[2])
+                    signed_file_url(path, CONTENT_TYPE, path.rpartition("/")[2])
                     for path in part.files
                 ]
                 if is_on_platform

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.urls import path
@@ -41,16 +41,18 @@ class IngestLogView(WorkspaceAPIView):
         """
         params = query_params(IngestLogSerializer, request)
         end = params.get("end_time") or timezone.now()
+        # An `end_time` on the first day of year 1 leaves less than a day before it.
+        begin = end - min(_DEFAULT_PERIOD, end - datetime.min.replace(tzinfo=UTC))
         hours = ingest_log.list_hours(
             self.workspace_id,
-            begin=params.get("start_time") or end - _DEFAULT_PERIOD,
+            begin=params.get("start_time") or begin,
             end=end,
             project_id=params.get("project_id"),
             limit=params["limit"],
             offset=params["offset"],
         )
-        waiting = ingest_log.count_deferred(self.workspace_id)
-        return Response({"hours": [_render(hour) for hour in hours], "waiting": waiting})
+        deferred_count = ingest_log.count_deferred(self.workspace_id)
+        return Response({"hours": [_render(hour) for hour in hours], "waiting": deferred_count})
 
 
 def _render(hour: LogHour) -> dict[str, Any]:
@@ -68,4 +70,4 @@ def _render(hour: LogHour) -> dict[str, Any]:
     }
 
 
-routes = [path("v1/platform/ingest-ledger", IngestLogView.as_view(), name="ingest-ledger")]
+routes = [path("v1/platform/ingest-log", IngestLogView.as_view(), name="ingest-log")]

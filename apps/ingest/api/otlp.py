@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import path
 from django.views.decorators.csrf import csrf_exempt
 
-from apps.api_keys.lightweight_views import Answer, api_key_required
+from apps.api_keys.lightweight_views import StatusAndBody, api_key_required
 from apps.core import errors
 from apps.core.callers import Caller
 from apps.core.json import loads
@@ -27,7 +27,7 @@ View = Callable[[HttpRequest], HttpResponse]
 
 
 def encode_errors(view: View) -> View:
-    """Encode failures like the request, and answer an invalid body with 400.
+    """Encode errors in the encoding of the request, and return 400 for an invalid body.
 
     OTLP exporters retry most statuses forever; they treat 400 as final.
     """
@@ -50,7 +50,7 @@ def encode_errors(view: View) -> View:
 
 @encode_errors
 @api_key_required("POST", Permission.RUNS_INGEST)
-def export_traces(request: HttpRequest, caller: Caller) -> Answer:
+def export_traces(request: HttpRequest, caller: Caller) -> StatusAndBody:
     """Store an `ExportTraceServiceRequest` in protobuf or JSON."""
     media_type = encoding.parse_encoding(request.headers.get("Content-Type", ""))
     decoded = encoding.decode_spans(read_body(request), media_type)
@@ -59,14 +59,28 @@ def export_traces(request: HttpRequest, caller: Caller) -> Answer:
 
 @encode_errors
 @api_key_required("POST", Permission.RUNS_INGEST)
-def export_claude_code(request: HttpRequest, caller: Caller) -> Answer:
+def export_claude_code(request: HttpRequest, caller: Caller) -> StatusAndBody:
     """Store the events of Claude Code, an `ExportLogsServiceRequest` in protobuf or JSON."""
     media_type = encoding.parse_encoding(request.headers.get("Content-Type", ""))
     records = claude_code.decode_logs(read_body(request), media_type)
     return _ingest(request, caller, claude_code.convert_events(records), media_type)
 
 
-def _ingest(request: HttpRequest, caller: Caller, decoded: DecodedSpans, media_type: str) -> Answer:
+@encode_errors
+@api_key_required("POST", Permission.RUNS_INGEST)
+def discard_signal(request: HttpRequest, caller: Caller) -> StatusAndBody:
+    """Accept metrics and logs without storing them; `/info` declares this.
+
+    Exporters that are configured for all signals report an error for any other status.
+    """
+    media_type = encoding.parse_encoding(request.headers.get("Content-Type", ""))
+    read_body(request)
+    return 200, HttpResponse(encoding.encode_success(media_type, ()), content_type=media_type)
+
+
+def _ingest(
+    request: HttpRequest, caller: Caller, decoded: DecodedSpans, media_type: str
+) -> StatusAndBody:
     ingest_request = build_request(decoded, project=_project_name(request))
     ingest_request.size = body_size(request)
     rejected = (
@@ -87,5 +101,7 @@ def _project_name(request: HttpRequest) -> str | None:
 
 routes = [
     path("otel/v1/traces", export_traces, name="otlp-traces"),
+    path("otel/v1/metrics", discard_signal, name="otlp-metrics"),
+    path("otel/v1/logs", discard_signal, name="otlp-logs"),
     path("otel/v1/claude_code", export_claude_code, name="otlp-claude-code"),
 ]

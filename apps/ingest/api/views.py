@@ -10,7 +10,7 @@ from uuid import UUID
 from django.http import HttpRequest
 from django.urls import path
 
-from apps.api_keys.lightweight_views import Answer, api_key_required, dispatch_method
+from apps.api_keys.lightweight_views import StatusAndBody, api_key_required, dispatch_method
 from apps.core.callers import Caller
 from apps.core.errors import AppError, Unavailable
 from apps.core.ids import uuid7
@@ -27,7 +27,7 @@ from apps.tracing.api.v1.runs import RunView
 ACCEPTED = 202
 
 
-def _ingest(caller: Caller, decoded: IngestRequest, request: HttpRequest) -> Answer:
+def _ingest(caller: Caller, decoded: IngestRequest, request: HttpRequest) -> StatusAndBody:
     decoded.size = body_size(request)
     return ACCEPTED, ingest(caller.workspace_id, decoded).as_json()
 
@@ -47,7 +47,7 @@ def _counted_rejections(caller: Caller) -> Iterator[None]:
 
 
 @api_key_required("POST", Permission.RUNS_INGEST)
-def create_run(request: HttpRequest, caller: Caller) -> Answer:
+def create_run(request: HttpRequest, caller: Caller) -> StatusAndBody:
     """Create one run; a missing id or tree position is assigned."""
     with _counted_rejections(caller):
         decoded = decode_single(read_body(request), is_update=False)
@@ -58,7 +58,7 @@ def create_run(request: HttpRequest, caller: Caller) -> Answer:
 
 
 @api_key_required("PATCH", Permission.RUNS_INGEST)
-def update_run(request: HttpRequest, caller: Caller, run_id: UUID) -> Answer:
+def update_run(request: HttpRequest, caller: Caller, run_id: UUID) -> StatusAndBody:
     """Update one run; the update may arrive before its run."""
     with _counted_rejections(caller):
         decoded = decode_single(read_body(request), is_update=True, run_id=run_id)
@@ -66,7 +66,7 @@ def update_run(request: HttpRequest, caller: Caller, run_id: UUID) -> Answer:
 
 
 @api_key_required("POST", Permission.RUNS_INGEST)
-def ingest_batch(request: HttpRequest, caller: Caller) -> Answer:
+def ingest_batch(request: HttpRequest, caller: Caller) -> StatusAndBody:
     """Store `{"post": [...], "patch": [...]}`."""
     with _counted_rejections(caller):
         decoded = decode_batch(read_body(request))
@@ -74,7 +74,7 @@ def ingest_batch(request: HttpRequest, caller: Caller) -> Answer:
 
 
 @api_key_required("POST", Permission.RUNS_INGEST)
-def ingest_multipart(request: HttpRequest, caller: Caller) -> Answer:
+def ingest_multipart(request: HttpRequest, caller: Caller) -> StatusAndBody:
     """Store a multipart body with one part for each field of a run, in any order."""
     with _counted_rejections(caller):
         boundary = parse_boundary(request.headers.get("Content-Type", ""))

@@ -1,1 +1,1 @@
-"""OpenTelemetry in: bytes → spans (`decoding`) → runs (`mapping`) → their place (`placing`)."""
+"""OpenTelemetry ingest: decoding (`encoding`), `run_mapping`, and assembly (`trace_assembly`)."""

@@ -10,6 +10,8 @@ import orjson
 
 from apps.ingest.otlp import rules
 
+_MAX_INDEX_DIGITS = 9
+
 
 def parse_json(value: Any) -> Any:
     """The object or array in a string of JSON; any other value unchanged."""
@@ -29,7 +31,7 @@ def parse_uuid(value: Any) -> UUID | None:
 
 
 def unflatten(flat: Mapping[str, Any]) -> Any:
-    """Convert `{"0.role": "user", "0.calls.1.name": …}` to lists and objects; index gaps close."""
+    """Convert `{"0.role": "user", "0.calls.1.name": …}` to lists and objects without index gaps."""
     tree: dict[str, Any] = {}
     for path, value in flat.items():
         *parents, last = path.split(".")
@@ -46,12 +48,15 @@ def unflatten(flat: Mapping[str, Any]) -> Any:
 
 def _to_lists(tree: dict[str, Any]) -> Any:
     node = {
-        key: _to_lists(result) if isinstance(result, dict) else result
-        for key, result in tree.items()
+        key: _to_lists(value) if isinstance(value, dict) else value for key, value in tree.items()
     }
-    if node and all(key.isascii() and key.isdecimal() for key in node):
+    if node and all(_is_index(key) for key in node):
         return [node[key] for key in sorted(node, key=int)]
     return node
+
+
+def _is_index(key: str) -> bool:
+    return key.isascii() and key.isdecimal() and len(key) <= _MAX_INDEX_DIGITS
 
 
 class AttributeReader:
@@ -65,26 +70,26 @@ class AttributeReader:
         self.flat: dict[str, dict[str, Any]] = {}
         self.rules: set[str] = {rules.TOOL_NAME}
         for key, value in attributes.items():
-            if key in rules.RULES_OF:
-                self.rules |= rules.RULES_OF[key]
+            if key in rules.RULES_BY_NAME:
+                self.rules |= rules.RULES_BY_NAME[key]
             elif key.startswith(rules.FLATTENED):
                 prefix = next(item for item in rules.FLATTENED if key.startswith(item))
                 self.flat.setdefault(prefix, {})[key[len(prefix) :]] = value
 
-    def first(self, names: Sequence[str]) -> Any:
+    def first_value(self, names: Sequence[str]) -> Any:
         """The value of the first name that is set; equal values of other names are marked used."""
         if names[0] not in self.rules:
             return None
-        first = None
+        first_value = None
         for name in names:
             value = self.attributes.get(name)
             if value is None or value == "":
                 continue
-            if first is None:
-                first = value
-            if value == first:
+            if first_value is None:
+                first_value = value
+            if value == first_value:
                 self.used.add(name)
-        return first
+        return first_value
 
     def get(self, name: str) -> Any:
         """The value of an attribute, or the structure flattened under a prefix that ends in `.`."""
@@ -95,6 +100,6 @@ class AttributeReader:
 
     def mark_used(self, name: str) -> None:
         if name[-1] == ".":
-            self.used.update(name + rest for rest in self.flat.get(name, ()))
+            self.used.update(name + suffix for suffix in self.flat.get(name, ()))
         else:
             self.used.add(name)

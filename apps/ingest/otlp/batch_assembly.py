@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+import orjson
+
 from apps.ingest.decoders import IngestRequest, ProjectOf
 from apps.ingest.operations import RejectedItem, RunOperation, WireRun
 from apps.ingest.otlp import rules
@@ -23,7 +25,7 @@ from apps.ingest.otlp.spans import (
     trace_run_id,
 )
 from apps.ingest.otlp.trace_assembly import SpanNode, place_spans
-from apps.trace_store.postgres import partitions
+from apps.trace_store.dotted_order import latest_start_time
 from apps.tracing.models import DEFAULT_PROJECT
 
 _LOGFIRE_SPAN_TYPE = "logfire.span_type"
@@ -33,7 +35,7 @@ def build_request(decoded: DecodedSpans, *, project: str | None) -> IngestReques
     """Map the spans to operations; `project` is the default for spans that name none."""
     request = IngestRequest(protocol="otlp")
     assembler = BatchAssembler()
-    latest_start = partitions.latest_start_time()
+    latest_start = latest_start_time()
     for span in decoded.spans:
         label = f"span {span.span_id.hex()}"
         try:
@@ -49,6 +51,8 @@ def build_request(decoded: DecodedSpans, *, project: str | None) -> IngestReques
                 assembler.add(operation, span)
         except RejectedItem as error:
             request.reject(label, error)
+        except (RecursionError, orjson.JSONEncodeError):
+            request.reject(label, RejectedItem("The span is nested too deeply.", "too_deep"))
         else:
             request.operations.append(operation)
     for _ in range(decoded.undecodable):
@@ -70,7 +74,7 @@ def _validate(span: Span) -> None:
 
 
 def _set_project(run: WireRun, span: Span, project: str | None) -> None:
-    """Precedence: span, resource, request, then the resource attribute of OpenInference."""
+    """Set the project from the span, resource, request or OpenInference resource, in this order."""
     attributes, resource = span.attributes, span.source.resource
     for name in rules.PROJECT_ID:
         if (project_id := parse_uuid(attributes.get(name))) is not None:
@@ -102,20 +106,20 @@ def _take_sdk_position(run: WireRun, attributes: dict[str, Any]) -> bool:
 
 @dataclass(slots=True)
 class BatchAssembler:
-    """The spans of a request whose places follow from other spans."""
+    """The spans of a request whose positions depend on other spans."""
 
     nodes: dict[int, SpanNode] = field(default_factory=dict)
-    """By the object id of the operation."""
+    """Nodes by `id()` of their operation."""
 
     def add(self, operation: RunOperation, span: Span) -> None:
         node = build_node(operation, span)
         operation.run.id = node.key
         self.nodes[id(operation)] = node
 
-    def place(
+    def assign_positions(
         self, workspace_id: UUID, operations: Sequence[RunOperation], project_of: ProjectOf
     ) -> None:
-        """Place those of the operations that are spans of this batch; others were rejected."""
+        """Assign run ids and positions to the operations that are spans of this batch."""
         nodes = [
             node for operation in operations if (node := self.nodes.get(id(operation))) is not None
         ]
@@ -149,7 +153,7 @@ def _is_root(span: Span, attributes: dict[str, Any]) -> bool:
 
 
 def _parent_span_id(span: Span, attributes: dict[str, Any]) -> bytes:
-    """The parent, or the next ancestor if an SDK names one because it omits spans between."""
+    """The parent, or the nearest exported ancestor if an SDK omits the spans in between."""
     ancestor = attributes.get(rules.PARENT_SPAN)
     if isinstance(ancestor, str):
         try:

@@ -67,26 +67,26 @@ def _convert_event(record: LogRecord) -> Span:
     fields = {key: _parse_number(key, value) for key, value in record.attributes.items()}
     trace_id, parent = _trace_ids(fields)
     duration = fields.get("duration_ms")
-    is_known = isinstance(duration, float) and 0 <= duration < _MAX_DURATION_MS
+    has_duration = isinstance(duration, float) and 0 <= duration < _MAX_DURATION_MS
     error = fields.get("error")
-    failed = bool(error) or str(fields.get("success", "")).lower() == "false"
+    is_error = bool(error) or str(fields.get("success", "")).lower() == "false"
     attributes = {_ATTRIBUTE_NAMES.get(key, key): value for key, value in fields.items()}
     attributes["langsmith.span.kind"] = _RUN_TYPES.get(event, "chain")
     if event in {"api_request", "api_error"}:
         attributes.setdefault("gen_ai.provider.name", "anthropic")
-    tool = fields.get("tool_name")
+    tool_name = fields.get("tool_name")
     return Span(
         record.source,
         trace_id,
         _digest(SPAN_ID_BYTES, trace_id, event, fields.get("event.sequence", record.time_ns)),
         parent,
-        tool if isinstance(tool, str) and event == "tool_result" else record.name,
-        record.time_ns - int(duration * 1e6 if is_known and duration else 0),
+        tool_name if isinstance(tool_name, str) and event == "tool_result" else record.name,
+        record.time_ns - int(duration * 1e6 if has_duration and duration else 0),
         record.time_ns,
         attributes,
         [],
         [],
-        status_code=ERROR if failed else OK,
+        status_code=ERROR if is_error else OK,
         status_message=str(error or ""),
     )
 
@@ -104,7 +104,7 @@ def _digest(size: int, *parts: object) -> bytes:
 
 
 def _parse_number(key: str, value: Any) -> Any:
-    """Claude Code sends numbers as strings."""
+    """Parse a number, which Claude Code sends as a string; return other values unchanged."""
     number_type = _NUMBER_TYPES.get(key)
     if number_type is None or isinstance(value, bool):
         return value
@@ -126,7 +126,7 @@ class LogRecord:
 
 
 def decode_logs(body: bytes, encoding: str) -> list[LogRecord]:
-    """Decode an `ExportLogsServiceRequest`; `BadBody` if it is malformed."""
+    """Decode an `ExportLogsServiceRequest`. Raises `BadBody` if it is malformed."""
     return _decode_protobuf(body) if encoding == PROTOBUF else _decode_json(body)
 
 
@@ -141,7 +141,7 @@ def _decode_protobuf(body: bytes) -> list[LogRecord]:
         for scope_logs in resource_logs.scope_logs:
             source = SpanSource(resource, scope_logs.scope.name, scope_logs.scope.version)
             records += [
-                _record(
+                _build_record(
                     source,
                     record.event_name or record.body.string_value,
                     record.time_unix_nano or record.observed_time_unix_nano,
@@ -157,16 +157,16 @@ class _Log(json_decoder.Struct):
     observed_time_unix_nano: int | str | None = None
     event_name: str | None = None
     body: json_decoder.AnyValue | None = None
-    attributes: list[json_decoder.Pair] | None = None
+    attributes: list[json_decoder.KeyValue] | None = None
 
 
 class _ScopeLogs(json_decoder.Struct):
-    scope: json_decoder.Scope | None = None
+    scope: json_decoder.InstrumentationScope | None = None
     log_records: list[_Log] | None = None
 
 
 class _ResourceLogs(json_decoder.Struct):
-    resource: json_decoder.Resource | None = None
+    resource: json_decoder.ResourceFields | None = None
     scope_logs: list[_ScopeLogs] | None = None
 
 
@@ -181,7 +181,7 @@ def _decode_json(body: bytes) -> list[LogRecord]:
     try:
         request = json_decoder.decode_lenient(body, _logs_decoder)
         return [
-            _record(
+            _build_record(
                 SpanSource(
                     json_decoder.convert_attributes(
                         item.resource.attributes if item.resource else None
@@ -201,6 +201,9 @@ def _decode_json(body: bytes) -> list[LogRecord]:
         raise BadBody(f"The body is not OTLP in JSON: {error}") from None
 
 
-def _record(source: SpanSource, name: str, time_ns: int, attributes: dict[str, Any]) -> LogRecord:
-    named = attributes.get("event.name")
-    return LogRecord(source, named if isinstance(named, str) else name, time_ns, attributes)
+def _build_record(
+    source: SpanSource, name: str, time_ns: int, attributes: dict[str, Any]
+) -> LogRecord:
+    event_name = attributes.get("event.name")
+    record_name = event_name if isinstance(event_name, str) else name
+    return LogRecord(source, record_name, time_ns, attributes)

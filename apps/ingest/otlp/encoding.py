@@ -20,7 +20,7 @@ _MAX_REASONS = 20
 
 
 def parse_encoding(content_type: str) -> str:
-    """`PROTOBUF` or `JSON`; `UnsupportedMediaType` for anything else."""
+    """Return `PROTOBUF` or `JSON`. Raises `UnsupportedMediaType` for other content types."""
     media_type = content_type.partition(";")[0].strip().lower()
     if media_type in {PROTOBUF, "application/protobuf", "application/octet-stream", ""}:
         return PROTOBUF
@@ -32,7 +32,7 @@ def parse_encoding(content_type: str) -> str:
 
 
 def decode_spans(body: bytes, encoding: str) -> DecodedSpans:
-    """Decode a trace request; `BadBody` if the body is not in that encoding."""
+    """Decode a trace request. Raises `BadBody` if the body is not in that encoding."""
     if encoding == PROTOBUF:
         return protobuf_decoder.decode(body)
     return json_decoder.decode(body)

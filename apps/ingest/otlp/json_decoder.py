@@ -13,10 +13,11 @@ from apps.ingest.otlp.spans import (
     SPAN_ID_BYTES,
     TRACE_ID_BYTES,
     DecodedSpans,
-    Event,
-    Link,
     Span,
+    SpanEvent,
+    SpanLink,
     SpanSource,
+    bytes_to_text,
 )
 from apps.trace_store.json_repair import repair
 
@@ -41,26 +42,26 @@ class _Array(Struct):
     values: list[AnyValue] | None = None
 
 
-class Pair(Struct):
+class KeyValue(Struct):
     key: str = ""
     value: AnyValue | None = None
 
 
 class Pairs(Struct):
-    values: list[Pair] | None = None
+    values: list[KeyValue] | None = None
 
 
 class _Event(Struct):
     name: str = ""
     time_unix_nano: int | str = 0
-    attributes: list[Pair] | None = None
+    attributes: list[KeyValue] | None = None
 
 
 class _Link(Struct):
     trace_id: str = ""
     span_id: str = ""
     trace_state: str | None = None
-    attributes: list[Pair] | None = None
+    attributes: list[KeyValue] | None = None
 
 
 class _Status(Struct):
@@ -77,7 +78,7 @@ class _Span(Struct):
     kind: int | str | None = None
     start_time_unix_nano: int | str | None = None
     end_time_unix_nano: int | str | None = None
-    attributes: list[Pair] | None = None
+    attributes: list[KeyValue] | None = None
     events: list[_Event] | None = None
     links: list[_Link] | None = None
     status: _Status | None = None
@@ -86,24 +87,24 @@ class _Span(Struct):
     dropped_links_count: int | str | None = None
 
 
-class Scope(Struct):
+class InstrumentationScope(Struct):
     name: str | None = None
     version: str | None = None
-    attributes: list[Pair] | None = None
+    attributes: list[KeyValue] | None = None
 
 
 class _ScopeSpans(Struct):
-    scope: Scope | None = None
+    scope: InstrumentationScope | None = None
     spans: list[msgspec.Raw] | None = None
     schema_url: str | None = None
 
 
-class Resource(Struct):
-    attributes: list[Pair] | None = None
+class ResourceFields(Struct):
+    attributes: list[KeyValue] | None = None
 
 
 class _ResourceSpans(Struct):
-    resource: Resource | None = None
+    resource: ResourceFields | None = None
     scope_spans: list[_ScopeSpans] | None = None
     schema_url: str | None = None
 
@@ -129,7 +130,7 @@ def decode(body: bytes) -> DecodedSpans:
     decoded = DecodedSpans()
     for resource_spans in request.resource_spans or ():
         for scope_spans in resource_spans.scope_spans or ():
-            source = _source(resource_spans, scope_spans)
+            source = _build_source(resource_spans, scope_spans)
             for raw in scope_spans.spans or ():
                 try:
                     decoded.spans.append(_convert_span(_span_decoder.decode(raw), source))
@@ -154,8 +155,8 @@ def decode_lenient(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     return decoder.decode(body)
 
 
-def _source(resource_spans: _ResourceSpans, scope_spans: _ScopeSpans) -> SpanSource:
-    resource, scope = resource_spans.resource, scope_spans.scope or Scope()
+def _build_source(resource_spans: _ResourceSpans, scope_spans: _ScopeSpans) -> SpanSource:
+    resource, scope = resource_spans.resource, scope_spans.scope or InstrumentationScope()
     try:
         return SpanSource(
             convert_attributes(resource.attributes if resource else None),
@@ -180,11 +181,13 @@ def _convert_span(span: _Span, source: SpanSource) -> Span:
         parse_int(span.end_time_unix_nano),
         convert_attributes(span.attributes),
         [
-            Event(item.name, parse_int(item.time_unix_nano), convert_attributes(item.attributes))
+            SpanEvent(
+                item.name, parse_int(item.time_unix_nano), convert_attributes(item.attributes)
+            )
             for item in span.events or ()
         ],
         [
-            Link(
+            SpanLink(
                 _parse_id(item.trace_id, TRACE_ID_BYTES),
                 _parse_id(item.span_id, SPAN_ID_BYTES),
                 convert_attributes(item.attributes),
@@ -204,7 +207,7 @@ def _convert_span(span: _Span, source: SpanSource) -> Span:
     )
 
 
-def convert_attributes(pairs: list[Pair] | None) -> dict[str, Any]:
+def convert_attributes(pairs: list[KeyValue] | None) -> dict[str, Any]:
     return {pair.key: _convert_value(pair.value) for pair in pairs or ()}
 
 
@@ -223,7 +226,17 @@ def _convert_value(value: AnyValue | None) -> Any:
         return [_convert_value(item) for item in value.array_value.values or ()]
     if value.kvlist_value is not None:
         return convert_attributes(value.kvlist_value.values)
-    return value.bytes_value
+    return _convert_bytes(value.bytes_value)
+
+
+def _convert_bytes(text: str | None) -> str | None:
+    """The bytes that the base64 text encodes, as text; invalid base64 is kept as it is."""
+    if text is None:
+        return None
+    try:
+        return bytes_to_text(base64.b64decode(text, validate=True))
+    except binascii.Error:
+        return text
 
 
 def _parse_id(text: str, length: int) -> bytes:

@@ -18,7 +18,7 @@ _ROLES = {
 }
 
 
-def normalize(message: Any) -> Any:
+def normalize_message(message: Any) -> Any:
     """Normalize a message of OpenLLMetry or OpenInference; others are unchanged."""
     if not isinstance(message, dict):
         return message
@@ -52,9 +52,9 @@ def _normalize_call(call: Any) -> Any:
     inner = call.get("tool_call", call)
     if not isinstance(inner, dict) or isinstance(inner.get("function"), dict):
         return {"type": "function", **inner} if isinstance(inner, dict) else inner
-    rest = {key: result for key, result in inner.items() if key not in {"name", "arguments"}}
+    other_fields = {key: value for key, value in inner.items() if key not in {"name", "arguments"}}
     function = {key: inner[key] for key in ("name", "arguments") if key in inner}
-    return {"type": "function", **rest, "function": function}
+    return {"type": "function", **other_fields, "function": function}
 
 
 def from_parts(message: Any) -> list[Any]:
@@ -63,7 +63,7 @@ def from_parts(message: Any) -> list[Any]:
     Tool results become separate messages.
     """
     if not isinstance(message, dict) or not isinstance(message.get("parts"), list):
-        return [normalize(message)]
+        return [normalize_message(message)]
     blocks: list[Any] = []
     calls: list[Any] = []
     results: list[Any] = []
@@ -79,7 +79,7 @@ def from_parts(message: Any) -> list[Any]:
             blocks.append({"type": "reasoning", "reasoning": part.get("content")})
         else:
             blocks.append(part)
-    normalized = {key: result for key, result in message.items() if key != "parts"}
+    normalized = {key: value for key, value in message.items() if key != "parts"}
     normalized["content"] = _join_blocks(blocks)
     if calls:
         normalized["tool_calls"] = calls
@@ -131,14 +131,13 @@ def from_event(name: str, attributes: Any) -> dict[str, Any] | None:
     elif body is not None:
         message["content"] = body
     skipped = {"gen_ai.event.content", "gen_ai.system", "event.name", "gen_ai.provider.name"}
-    fields = unflatten({key: call for key, call in attributes.items() if key not in skipped})
+    fields = unflatten({key: value for key, value in attributes.items() if key not in skipped})
     if isinstance(fields, dict):
-        inner = fields.pop("message", None)
-        inner = parse_json(inner)
+        inner = parse_json(fields.pop("message", None))
         message |= fields | (
             inner if isinstance(inner, dict) else {} if inner is None else {"content": inner}
         )
-    if isinstance(inner := message.get("message"), dict):
+    if isinstance(message.get("message"), dict):
         message |= message.pop("message")
     if role == "tool" and "tool_call_id" not in message and "id" in message:
         message["tool_call_id"] = message.pop("id")
@@ -150,7 +149,7 @@ def from_event(name: str, attributes: Any) -> dict[str, Any] | None:
 
 
 def from_event_log(log: Any, *, outputs: bool) -> list[dict[str, Any]]:
-    """Messages in an attribute with a list of such events: either inputs or outputs."""
+    """The messages in a list of events of the older convention, either inputs or outputs."""
     messages = []
     for event in log if isinstance(log, list) else ():
         if not isinstance(event, dict):
@@ -179,5 +178,7 @@ def _normalize_document(document: Any) -> Any:
         dict(metadata) if isinstance(metadata, dict) else {"metadata": metadata} if metadata else {}
     )
     content = inner.get("content", inner.get("page_content"))
-    rest = {k: v for k, v in inner.items() if k not in {"content", "page_content", "metadata"}}
-    return {"page_content": content, "metadata": {**metadata, **rest}}
+    other_fields = {
+        k: v for k, v in inner.items() if k not in {"content", "page_content", "metadata"}
+    }
+    return {"page_content": content, "metadata": {**metadata, **other_fields}}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,11 +11,18 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1 import trace_pb2 as wire
 
 from apps.ingest.errors import BadBody
-from apps.ingest.otlp.spans import DecodedSpans, Event, Link, Span, SpanSource
+from apps.ingest.otlp.spans import (
+    DecodedSpans,
+    Span,
+    SpanEvent,
+    SpanLink,
+    SpanSource,
+    bytes_to_text,
+)
 
 
 def decode(body: bytes) -> DecodedSpans:
-    """Decode an `ExportTraceServiceRequest`; `BadBody` if it is malformed."""
+    """Decode an `ExportTraceServiceRequest`. Raises `BadBody` if it is malformed."""
     try:
         request = ExportTraceServiceRequest.FromString(body)
     except (DecodeError, RecursionError):
@@ -49,11 +55,13 @@ def _convert_span(span: wire.Span, source: SpanSource) -> Span:
         span.end_time_unix_nano,
         convert_attributes(span.attributes),
         [
-            Event(event.name, event.time_unix_nano, convert_attributes(event.attributes))
+            SpanEvent(event.name, event.time_unix_nano, convert_attributes(event.attributes))
             for event in span.events
         ],
         [
-            Link(link.trace_id, link.span_id, convert_attributes(link.attributes), link.trace_state)
+            SpanLink(
+                link.trace_id, link.span_id, convert_attributes(link.attributes), link.trace_state
+            )
             for link in span.links
         ],
         span.kind,
@@ -82,6 +90,6 @@ def _convert_value(value: AnyValue) -> Any:
         case "kvlist_value":
             return convert_attributes(value.kvlist_value.values)
         case "bytes_value":
-            return base64.b64encode(value.bytes_value).decode()
+            return bytes_to_text(value.bytes_value)
         case kind:
             return getattr(value, kind)

@@ -1,4 +1,4 @@
-"""Mapping rules from span attributes to fields of runs. Of several names the first one set wins.
+"""Rules that map span attributes to fields of runs; the first attribute that is set wins.
 
 Conventions: OpenTelemetry's GenAI (old and new), OpenInference, OpenLLMetry (Traceloop), Vercel's
 AI SDK, Pydantic AI, Google's ADK, coding agents, and the attributes of the `langsmith` SDKs.
@@ -84,7 +84,7 @@ PROJECT: Final = ("langsmith.trace.session_name", "ai.telemetry.metadata.ls_proj
 RESOURCE_PROJECT: Final = "langsmith.project.name"
 OPENINFERENCE_RESOURCE_PROJECT: Final = "openinference.project.name"
 
-# -- ids that SDKs add to those of OpenTelemetry -----------------------------
+# -- ids of the SDKs, in addition to those of OpenTelemetry ------------------
 
 RUN_ID: Final = "langsmith.span.id"
 TRACE_ID: Final = "langsmith.trace.id"
@@ -106,6 +106,8 @@ INPUTS: Final = (
     ("llm.input_messages.", "messages"),
     ("ai.prompt.messages", "list"),
     ("ai.prompt", "input"),
+    ("ai.value", "value"),
+    ("ai.values", "values"),
     ("prompt", "input"),
     ("events", "input_events"),
     ("gcp.vertex.agent.llm_request", "input"),
@@ -141,6 +143,8 @@ OUTPUTS: Final = (
     ("all_messages_events", "input_events"),
     ("events", "output_events"),
     ("ai.response.object", "output"),
+    ("ai.embedding", "embedding"),
+    ("ai.embeddings", "embedding_list"),
     ("ai.response.text", "answer"),
     ("ai.response.toolCalls", "answer"),
     ("gcp.vertex.agent.llm_response", "output"),
@@ -159,7 +163,7 @@ OUTPUTS: Final = (
     ("mcp.response.value", "output"),
 )
 PAYLOAD_ATTRIBUTES: Final = frozenset(name for name, _ in (*INPUTS, *OUTPUTS))
-"""Attributes with whole texts; they never become metadata, even if unused."""
+"""Attributes with inputs or outputs; they never become metadata, even if unused."""
 PARTIAL_FORMS: Final = frozenset({"messages_before_answer", "input_events", "output_events"})
 """Forms that use only a part of the value; the attribute is kept as well."""
 FLATTENED: Final = tuple(
@@ -260,6 +264,7 @@ USAGE: Final[Mapping[str, tuple[str, ...]]] = {
         "llm.token_count.prompt",
         "ai.usage.inputTokens",
         "ai.usage.promptTokens",
+        "ai.usage.tokens",
         "input_tokens",
     ),
     "output_tokens": (
@@ -320,6 +325,8 @@ FIRST_TOKEN: Final[Mapping[str, float]] = {
     "ttft_ms": 1e6,
 }
 """Time from the start of the span to the first token, and its unit in nanoseconds."""
+FIRST_TOKEN_EVENT: Final = "First Token Stream Event"  # noqa: S105  (no password)
+"""The event that OpenInference instrumentations add when the first token arrives."""
 
 # -- index -------------------------------------------------------------------
 
@@ -333,7 +340,7 @@ NAME_LISTS: Final = (
     *USAGE.values(),
     *USAGE_DETAILS.values(),
 )
-RULES_OF: Final[Mapping[str, frozenset[str]]] = {
+RULES_BY_NAME: Final[Mapping[str, frozenset[str]]] = {
     name: frozenset(names[0] for names in NAME_LISTS if name in names)
     for names in NAME_LISTS
     for name in names

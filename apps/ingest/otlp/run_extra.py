@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+import orjson
 
 from apps.ingest.otlp import rules
 from apps.ingest.otlp.attributes import AttributeReader, parse_json, unflatten
 from apps.ingest.otlp.spans import Span, SpanSource
 
 _encode = msgspec.json.Encoder().encode
-_MAX_METADATA_TEXT = 1000
+_MAX_METADATA_LENGTH = 1000
 """Metadata is indexed; longer attributes are kept in `extra.otel`."""
 _THREAD_KEYS = ("session_id", "conversation_id", "thread_id")
 _SPAN_KINDS = ("unspecified", "internal", "server", "client", "producer", "consumer")
@@ -34,12 +35,13 @@ _FIELD_ATTRIBUTES = frozenset(
 """Attributes that became fields of the run. Run types are kept, as their mapping is lossy."""
 
 
-def build_extra(span: Span, reader: AttributeReader, run_type: str) -> msgspec.Raw:
-    metadata = _metadata(reader)
-    parameters = _parameters(reader)
+def build_extra(span: Span, reader: AttributeReader) -> msgspec.Raw:
+    """Return `extra` as JSON, with the attributes that the reader has not marked as used."""
+    metadata = _read_metadata(reader)
+    parameters = _read_parameters(reader)
     _set_thread(reader, metadata)
     _set_model(reader, metadata)
-    usage = _usage(reader)
+    usage = _read_usage(reader)
     if usage and "usage_metadata" not in metadata:
         metadata["usage_metadata"] = usage
     extra: dict[str, Any] = {}
@@ -56,14 +58,14 @@ def build_extra(span: Span, reader: AttributeReader, run_type: str) -> msgspec.R
     unmapped = _collect_unmapped(reader, metadata)
     service = span.source.resource.get("service.name")
     if isinstance(service, str):
-        metadata.setdefault("service.name", service[:_MAX_METADATA_TEXT])
-    extra["otel"] = _otel(span, unmapped)
+        metadata.setdefault("service.name", service[:_MAX_METADATA_LENGTH])
+    extra["otel"] = _span_fields(span, unmapped)
     if metadata:
         extra["metadata"] = metadata
     return msgspec.Raw(_encode(extra))
 
 
-def _metadata(reader: AttributeReader) -> dict[str, Any]:
+def _read_metadata(reader: AttributeReader) -> dict[str, Any]:
     metadata: dict[str, Any] = {}
     text = reader.attributes.get(rules.METADATA_OBJECT)
     if text is not None and isinstance(value := parse_json(text), dict):
@@ -77,7 +79,7 @@ def _metadata(reader: AttributeReader) -> dict[str, Any]:
     return metadata
 
 
-def _parameters(reader: AttributeReader) -> dict[str, Any]:
+def _read_parameters(reader: AttributeReader) -> dict[str, Any]:
     parameters: dict[str, Any] = {}
     for name in rules.PARAMETER_OBJECTS:
         text = reader.attributes.get(name)
@@ -85,7 +87,7 @@ def _parameters(reader: AttributeReader) -> dict[str, Any]:
             reader.mark_used(name)
             parameters |= value
     for key, names in rules.PARAMETERS.items():
-        value = reader.first(names)
+        value = reader.first_value(names)
         if value is not None:
             parameters[key] = parse_json(value)
     for prefix in rules.TOOL_LISTS:
@@ -98,7 +100,7 @@ def _parameters(reader: AttributeReader) -> dict[str, Any]:
 
 
 def _unwrap_tool(tool: Any) -> Any:
-    """The unwrapped definition of a tool."""
+    """The definition of a tool without the wrappers of OpenInference."""
     inner = tool.get("tool", tool) if isinstance(tool, dict) else tool
     if isinstance(inner, dict) and set(inner) == {"json_schema"}:
         return parse_json(inner["json_schema"])
@@ -108,7 +110,7 @@ def _unwrap_tool(tool: Any) -> Any:
 
 
 def _set_thread(reader: AttributeReader, metadata: dict[str, Any]) -> None:
-    thread = reader.first(rules.THREAD)
+    thread = reader.first_value(rules.THREAD)
     if thread is not None and all(metadata.get(key) is None for key in _THREAD_KEYS):
         metadata["thread_id"] = thread
         return
@@ -117,17 +119,17 @@ def _set_thread(reader: AttributeReader, metadata: dict[str, Any]) -> None:
 
 
 def _set_model(reader: AttributeReader, metadata: dict[str, Any]) -> None:
-    provider = reader.first(rules.PROVIDER)
+    provider = reader.first_value(rules.PROVIDER)
     if isinstance(provider, str):
         metadata.setdefault(
             "ls_provider", rules.PROVIDER_NAMES.get(provider.lower(), provider.lower())
         )
-    model = reader.first(rules.MODEL)
+    model = reader.first_value(rules.MODEL)
     if isinstance(model, str):
         metadata.setdefault("ls_model_name", model)
 
 
-def _usage(reader: AttributeReader) -> dict[str, Any] | None:
+def _read_usage(reader: AttributeReader) -> dict[str, Any] | None:
     attributes = reader.attributes
     for name in rules.USAGE_OBJECT:
         value = parse_json(attributes.get(name))
@@ -136,30 +138,31 @@ def _usage(reader: AttributeReader) -> dict[str, Any] | None:
             return value
     usage: dict[str, Any] = {}
     for key, names in rules.USAGE.items():
-        value = reader.first(names)
+        value = reader.first_value(names)
         # Libraries that do not know the price report a cost of 0.
-        is_known = bool(value) or not key.endswith("_cost")
-        if is_known and isinstance(value, int | float) and not isinstance(value, bool):
+        is_reported = bool(value) or not key.endswith("_cost")
+        if is_reported and isinstance(value, int | float) and not isinstance(value, bool):
             usage[key] = value
     for name, key in rules.USAGE_DETAIL_OBJECTS.items():
-        value = _details(attributes.get(name))
+        value = _parse_details(attributes.get(name))
         if value:
             reader.mark_used(name)
             usage[key] = value
     for (key, detail), names in rules.USAGE_DETAILS.items():
-        value = reader.first(names)
+        value = reader.first_value(names)
         if isinstance(value, int | float) and value:
             usage.setdefault(key, {}).setdefault(detail, value)
     return usage or None
 
 
-def _details(value: Any) -> dict[str, Any] | None:
+def _parse_details(value: Any) -> dict[str, Any] | None:
     """An object in JSON, or in Python syntax as older Python exporters write it."""
     details = parse_json(value)
-    if isinstance(details, str) and details.startswith("{") and len(details) < _MAX_METADATA_TEXT:
+    if isinstance(details, str) and details.startswith("{") and len(details) < _MAX_METADATA_LENGTH:
         try:
-            details = ast.literal_eval(details)
-        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            # Python syntax has values without JSON, such as sets and lone surrogates.
+            details = orjson.loads(orjson.dumps(ast.literal_eval(details)))
+        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
             return None
     return details if isinstance(details, dict) else None
 
@@ -173,19 +176,19 @@ def _collect_unmapped(reader: AttributeReader, metadata: dict[str, Any]) -> dict
             if key in rules.RUN_TYPES:
                 metadata.setdefault(key, value)
             continue
-        short = isinstance(value, bool | int | float) or (
-            isinstance(value, str) and len(value) <= _MAX_METADATA_TEXT
+        is_short = isinstance(value, bool | int | float) or (
+            isinstance(value, str) and len(value) <= _MAX_METADATA_LENGTH
         )
         is_payload = key in rules.PAYLOAD_ATTRIBUTES or key.startswith(rules.FLATTENED)
-        if short and not is_payload and key not in metadata:
+        if is_short and not is_payload and key not in metadata:
             metadata[key] = value
         else:
             unmapped[key] = value
     return unmapped
 
 
-def _otel(span: Span, attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of the span besides its attributes; ids in hexadecimal."""
+def _span_fields(span: Span, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """The span without its mapped attributes, for `extra.otel`; ids in hexadecimal."""
     fields: dict[str, Any] = {
         "trace_id": span.trace_id.hex(),
         "span_id": span.span_id.hex(),
@@ -193,7 +196,9 @@ def _otel(span: Span, attributes: Mapping[str, Any]) -> dict[str, Any]:
     if span.parent_span_id:
         fields["parent_span_id"] = span.parent_span_id.hex()
     if span.kind:
-        fields["kind"] = _SPAN_KINDS[span.kind] if span.kind < len(_SPAN_KINDS) else span.kind
+        # An enumeration in protobuf may have any number, also a negative one.
+        is_known = 0 < span.kind < len(_SPAN_KINDS)
+        fields["kind"] = _SPAN_KINDS[span.kind] if is_known else span.kind
     if span.trace_state:
         fields["trace_state"] = span.trace_state
     if span.status_message:

@@ -14,45 +14,45 @@ from apps.ingest.otlp import messages, rules
 from apps.ingest.otlp.attributes import AttributeReader, parse_json, parse_uuid
 from apps.ingest.otlp.payloads import CONVERTERS
 from apps.ingest.otlp.run_extra import build_extra
-from apps.ingest.otlp.spans import ERROR, OK, Event, Span, to_datetime
+from apps.ingest.otlp.spans import ERROR, OK, Span, SpanEvent, to_datetime
 
 _encode = msgspec.json.Encoder().encode
 
 
 def map_span(span: Span) -> WireRun:
-    """The run of a span, without ids, tree position and project."""
+    """Map the span to a run without ids, tree position and project."""
     reader = AttributeReader(span.attributes)
     start = to_datetime(span.start_ns or span.end_ns)
-    run_type = _run_type(reader)
+    run_type = _find_run_type(reader)
     events = list(span.events)
     run = WireRun(
-        name=_name(reader, span, run_type),
+        name=_find_name(reader, span, run_type),
         run_type=run_type,
         start_time=start.isoformat(),
         end_time=to_datetime(span.end_ns).isoformat() if span.end_ns else None,
-        tags=_tags(reader),
-        reference_example_id=_reference_example(reader),
+        tags=_read_tags(reader),
+        reference_example_id=_read_reference_example(reader),
     )
-    inputs = _payload(reader, rules.INPUTS)
-    outputs = _payload(reader, rules.OUTPUTS)
-    inputs, outputs, events = _from_events(events, inputs, outputs)
+    inputs = _read_payload(reader, rules.INPUTS)
+    outputs = _read_payload(reader, rules.OUTPUTS)
+    inputs, outputs, events = _take_from_events(events, inputs, outputs)
     inputs = _with_instructions(reader, inputs)
     if inputs is not None:
         run.inputs = msgspec.Raw(_encode(inputs))
     if outputs is not None:
         run.outputs = msgspec.Raw(_encode(outputs))
-    error = _error(span, events)
+    error = _read_error(span, events)
     if error is not None:
         run.error = msgspec.Raw(_encode(error))
     run_events = [_map_event(event, start) for event in events]
-    run_events += _first_token(reader, span)
+    run_events += _first_token_event(reader, span)
     if run_events:
         run.events = msgspec.Raw(_encode(run_events))
-    run.extra = build_extra(span, reader, run_type)
+    run.extra = build_extra(span, reader)
     return run
 
 
-def _run_type(reader: AttributeReader) -> str:
+def _find_run_type(reader: AttributeReader) -> str:
     attributes = reader.attributes
     for name, run_types in rules.RUN_TYPES.items():
         value = attributes.get(name)
@@ -66,15 +66,15 @@ def _run_type(reader: AttributeReader) -> str:
     return "chain"
 
 
-def _name(reader: AttributeReader, span: Span, run_type: str) -> str:
-    name = reader.first(rules.NAME)
+def _find_name(reader: AttributeReader, span: Span, run_type: str) -> str:
+    name = reader.first_value(rules.NAME)
     if not isinstance(name, str) and run_type == "tool":
-        name = reader.first((rules.TOOL_NAME,))
+        name = reader.first_value((rules.TOOL_NAME,))
     return name if isinstance(name, str) and name else span.name or "span"
 
 
-def _tags(reader: AttributeReader) -> list[Any] | None:
-    tags = reader.first(rules.TAGS)
+def _read_tags(reader: AttributeReader) -> list[Any] | None:
+    tags = reader.first_value(rules.TAGS)
     if isinstance(tags, str):
         value = parse_json(tags)
         tags = value if isinstance(value, list) else tags.split(",")
@@ -85,7 +85,7 @@ def _tags(reader: AttributeReader) -> list[Any] | None:
     return [tag.strip() if isinstance(tag, str) else tag for tag in tags if tag != ""]
 
 
-def _reference_example(reader: AttributeReader) -> UUID | None:
+def _read_reference_example(reader: AttributeReader) -> UUID | None:
     for name in rules.REFERENCE_EXAMPLE:
         if (example_id := parse_uuid(reader.attributes.get(name))) is not None:
             reader.used.add(name)
@@ -93,7 +93,7 @@ def _reference_example(reader: AttributeReader) -> UUID | None:
     return None
 
 
-def _payload(reader: AttributeReader, sources: Iterable[tuple[str, str]]) -> Any:
+def _read_payload(reader: AttributeReader, sources: Iterable[tuple[str, str]]) -> Any:
     attributes, flat = reader.attributes, reader.flat
     for name, form in sources:
         if name not in attributes and name not in flat:
@@ -130,16 +130,18 @@ def _with_instructions(reader: AttributeReader, inputs: Any) -> Any:
     return inputs
 
 
-def _from_events(events: list[Event], inputs: Any, outputs: Any) -> tuple[Any, Any, list[Event]]:
+def _take_from_events(
+    events: list[SpanEvent], inputs: Any, outputs: Any
+) -> tuple[Any, Any, list[SpanEvent]]:
     """Take inputs and outputs that are not in attributes from events of older conventions.
 
-    Returns the events that are left.
+    Returns inputs, outputs and the other events.
     """
     input_messages: list[Any] = []
     output_messages: list[Any] = []
-    rest: list[Event] = []
+    other_events: list[SpanEvent] = []
     for event in events:
-        payloads = _payloads_of_event(
+        payloads = _read_event_payloads(
             event, needs_inputs=inputs is None, needs_outputs=outputs is None
         )
         if payloads is not None:
@@ -148,18 +150,18 @@ def _from_events(events: list[Event], inputs: Any, outputs: Any) -> tuple[Any, A
         message = messages.from_event(event.name, event.attributes)
         is_output = messages.is_output_event(event.name)
         if message is None or (outputs if is_output else inputs) is not None:
-            rest.append(event)
+            other_events.append(event)
         else:
             (output_messages if is_output else input_messages).append(message)
     if input_messages:
         inputs = {"messages": input_messages}
     if output_messages:
         outputs = {"messages": output_messages}
-    return inputs, outputs, rest
+    return inputs, outputs, other_events
 
 
-def _payloads_of_event(
-    event: Event, *, needs_inputs: bool, needs_outputs: bool
+def _read_event_payloads(
+    event: SpanEvent, *, needs_inputs: bool, needs_outputs: bool
 ) -> tuple[Any, Any] | None:
     """Inputs and outputs of events with whole messages; None for other events."""
     if event.name == "gen_ai.content.prompt" and needs_inputs:
@@ -183,7 +185,7 @@ def _convert(form: str, value: Any) -> Any:
     return None if value is None else CONVERTERS[form](value)
 
 
-def _error(span: Span, events: list[Event]) -> str | None:
+def _read_error(span: Span, events: list[SpanEvent]) -> str | None:
     exception = next((event for event in events if event.name == "exception"), None)
     if span.status_code == OK or (span.status_code != ERROR and exception is None):
         return None
@@ -202,15 +204,17 @@ def _error(span: Span, events: list[Event]) -> str | None:
     return text
 
 
-def _map_event(event: Event, start: datetime) -> dict[str, Any]:
+def _map_event(event: SpanEvent, start: datetime) -> dict[str, Any]:
     time = to_datetime(event.time_ns) if event.time_ns else start
-    run_event: dict[str, Any] = {"name": event.name, "time": time.isoformat()}
+    # The name by which a run's first token is found.
+    name = "new_token" if event.name == rules.FIRST_TOKEN_EVENT else event.name
+    run_event: dict[str, Any] = {"name": name, "time": time.isoformat()}
     if event.attributes:
         run_event["kwargs"] = event.attributes
     return run_event
 
 
-def _first_token(reader: AttributeReader, span: Span) -> list[dict[str, Any]]:
+def _first_token_event(reader: AttributeReader, span: Span) -> list[dict[str, Any]]:
     """A `new_token` event from the time to the first token."""
     for name, unit in rules.FIRST_TOKEN.items():
         value = reader.attributes.get(name)

@@ -5,6 +5,7 @@ Run ids are deterministic: a span that is sent again updates the same run.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -18,6 +19,23 @@ SDK_SCOPES = frozenset({"langsmith", "langsmith-js"})
 """Instrumentation scopes of the SDK exporters that send runs as spans."""
 
 Attributes = Mapping[str, Any]
+
+
+def bytes_to_text(value: bytes) -> str:
+    """A bytes attribute as text: a JSON document as it is, anything else in base64.
+
+    OTLP's JSON encoding has base64 for bytes. The exporter of `langsmith` up to 0.11 sends inputs
+    and outputs as bytes that are JSON.
+    """
+    if value[:1] in {b"{", b"["}:
+        try:
+            msgspec.json.decode(value, type=msgspec.Raw)
+            return value.decode()
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            pass
+    return base64.b64encode(value).decode()
+
+
 ERROR, OK = 2, 1
 
 
@@ -39,14 +57,14 @@ class SpanSource:
 
 
 @dataclass(slots=True)
-class Event:
+class SpanEvent:
     name: str
     time_ns: int
     attributes: Attributes
 
 
 @dataclass(slots=True)
-class Link:
+class SpanLink:
     trace_id: bytes
     span_id: bytes
     attributes: Attributes
@@ -63,8 +81,8 @@ class Span:
     start_ns: int
     end_ns: int
     attributes: dict[str, Any]
-    events: list[Event]
-    links: list[Link]
+    events: list[SpanEvent]
+    links: list[SpanLink]
     kind: int = 0
     status_code: int = 0
     status_message: str = ""
@@ -98,7 +116,7 @@ def trace_run_id(trace_id: bytes) -> UUID:
 
 
 def span_run_id(trace_id: bytes, span_id: bytes) -> UUID:
-    """The run id of a span below the root: a UUIDv8 of both ids."""
+    """The run id of a span below the root: a UUIDv8 derived from the ids of trace and span."""
     digest = int.from_bytes(blake2b(trace_id + span_id, digest_size=16).digest())
     return UUID(int=digest & ~(0xF << 76) & ~(0b11 << 62) | 0x8 << 76 | 0b10 << 62)
 
@@ -114,5 +132,5 @@ def padded_span_id(run_id: UUID) -> bytes | None:
 
 
 def to_datetime(nanoseconds: int) -> datetime:
-    """Rounded to microseconds, because exporters compute times in floating point."""
+    """Convert a time since 1970, rounded to microseconds as exporters use floating point."""
     return _EPOCH + timedelta(microseconds=(nanoseconds + 500) // 1000)

@@ -10,27 +10,22 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from apps.ingest.decoders import ProjectOf
 from apps.ingest.operations import RunOperation
+from apps.ingest.otlp import trace_state
 from apps.ingest.otlp.spans import span_run_id, trace_run_id
-from apps.trace_store import ChangedRun
-from apps.trace_store.dotted_order import TreePosition, format_segment
-from apps.trace_store.postgres import partitions
-from apps.trace_store.postgres.postprocess import queue
-from apps.trace_store.postgres.writing import span_trees
-from apps.trace_store.postgres.writing.span_trees import (
-    SEGMENT_LENGTH,
-    SpanTree,
-    SubtreeMove,
-    WaitingSpan,
-)
+from apps.ingest.otlp.trace_state import SpanTree, WaitingSpan
+from apps.trace_store import StartCriterion, SubtreeMove, run_store
+from apps.trace_store.dotted_order import SEGMENT_LENGTH, TreePosition, format_segment
 
 MAX_DEPTH = 1000
 """Deeper runs are placed below the root, because dotted orders grow with each level."""
+START_TOLERANCE = timedelta(milliseconds=1)
+"""JavaScript SDKs put a counter into the digits below milliseconds."""
 
 
 @dataclass(slots=True)
@@ -61,34 +56,36 @@ class SpanNode:
 
 
 @dataclass(slots=True)
-class _Position:
-    """The segments of a run below an ancestor; None is the root."""
+class _RelativePosition:
+    """The path of a run below an ancestor; an `ancestor` of None is the root."""
 
     ancestor: UUID | None
     tail: str
 
 
 def place_spans(workspace_id: UUID, nodes: Sequence[SpanNode], project_of: ProjectOf) -> None:
-    """Set run ids and places of the operations, and move runs whose parents arrived.
+    """Set run ids and positions of the operations, and move runs whose parents arrived.
 
     Call it in the transaction that writes the operations. Safe to repeat.
     """
-    grouped: dict[UUID, list[SpanNode]] = defaultdict(list)
+    nodes_by_trace: dict[UUID, list[SpanNode]] = defaultdict(list)
     for node in nodes:
-        grouped[node.trace].append(node)
-    known = span_trees.open_trees(workspace_id, [_summarize(group) for group in grouped.values()])
+        nodes_by_trace[node.trace].append(node)
+    summaries = [_summarize(trace_nodes) for trace_nodes in nodes_by_trace.values()]
+    trees = trace_state.lock_trees(workspace_id, summaries)
     assemblers = [
-        _TraceAssembler(workspace_id, known[trace], group) for trace, group in grouped.items()
+        _TraceAssembler(workspace_id, trees[trace], trace_nodes)
+        for trace, trace_nodes in nodes_by_trace.items()
     ]
     sdk_traces = [item for item in assemblers if any(node.is_sdk for node in item.nodes)]
     if sdk_traces:
         _match_sdk_runs(workspace_id, sdk_traces, project_of)
-    _load_relatives(workspace_id, [item for item in assemblers if not item.tree.is_fresh])
+    _load_relatives(workspace_id, [item for item in assemblers if not item.tree.is_new])
     waiting: list[WaitingSpan] = []
     for assembler in assemblers:
         waiting += assembler.assemble(project_of)
-    span_trees.save_trees(workspace_id, [item.tree for item in assemblers if item.is_changed])
-    span_trees.add_waiting(workspace_id, waiting)
+    trace_state.save_trees(workspace_id, [item.tree for item in assemblers if item.is_changed])
+    trace_state.add_waiting(workspace_id, waiting)
 
 
 def _summarize(nodes: Sequence[SpanNode]) -> SpanTree:
@@ -118,13 +115,13 @@ def _set_root(tree: SpanTree, root: SpanNode) -> None:
 
 
 class _TraceAssembler:
-    """Places the spans that one request has of one trace."""
+    """Assembles the spans of one trace in one request."""
 
     def __init__(self, workspace_id: UUID, tree: SpanTree, nodes: list[SpanNode]) -> None:
         self.workspace_id = workspace_id
         self.tree = tree
         self.nodes = nodes
-        self.by_key = {node.key: node for node in nodes}
+        self.nodes_by_key = {node.key: node for node in nodes}
         self.stored: dict[UUID, str] = {}
         """Dotted orders of stored runs."""
         self.sdk_runs: dict[UUID, tuple[UUID, datetime]] = {}
@@ -142,7 +139,9 @@ class _TraceAssembler:
     def missing_parents(self) -> set[UUID]:
         """Keys of parents that are not in the request."""
         parents = {node.parent_key for node in self.nodes if not node.is_root}
-        return {parent for parent in parents if parent is not None and parent not in self.by_key}
+        return {
+            parent for parent in parents if parent is not None and parent not in self.nodes_by_key
+        }
 
     def match_run(
         self, node: SpanNode, run_id: UUID, dotted_order: str, partition_time: datetime
@@ -151,19 +150,23 @@ class _TraceAssembler:
         self.sdk_runs[node.key] = run_id, partition_time
         self.stored[node.key] = dotted_order
         root_segment = dotted_order[:SEGMENT_LENGTH]
-        if self.tree.stand_in_at is None and self.tree.root_segment != root_segment:
+        if self.tree.placeholder_at is None and self.tree.root_segment != root_segment:
             self.tree.root_segment = root_segment
             self.tree.root_run_id = UUID(root_segment[22:])
             self.is_changed = True
 
     def assemble(self, project_of: ProjectOf) -> list[WaitingSpan]:
-        """Place all spans and move runs whose parents arrived; return runs that await a parent."""
+        """Assign all positions, move runs whose parents arrived, and return runs without one."""
         self._resolve_root(project_of)
         if self.tree.root_span is not None:
             key = span_run_id(self.tree.trace_id.bytes, self.tree.root_span)
             self._dotted_orders[key] = self._root_segment
-        waiting = [result for node in self.nodes if (result := self._place(node)) is not None]
-        self._move()
+        waiting = [
+            waiting_span
+            for node in self.nodes
+            if (waiting_span := self._assign_position(node)) is not None
+        ]
+        self._move_subtrees()
         return waiting
 
     def _resolve_root(self, project_of: ProjectOf) -> None:
@@ -171,44 +174,33 @@ class _TraceAssembler:
         tree = self.tree
         root = None if tree.root_span is not None else _earliest_root(self.nodes)
         if root is not None:
-            placeholder = tree.stand_in_at, tree.stand_in_project_id
-            is_sdk_run = tree.root_segment is not None and tree.stand_in_at is None
-            before = tree.root_segment, tree.root_run_id
+            placeholder = tree.placeholder
+            is_sdk_run = tree.root_segment is not None and tree.placeholder_at is None
+            sdk_root = tree.root_segment, tree.root_run_id
             _set_root(tree, root)
-            if is_sdk_run:  # an SDK sent the root as a run: keep its place
-                tree.root_segment, tree.root_run_id = before
-            tree.stand_in_at = tree.stand_in_project_id = None
+            if is_sdk_run:  # an SDK sent the root as a run: keep its position
+                tree.root_segment, tree.root_run_id = sdk_root
+            tree.placeholder_at = tree.placeholder_project_id = None
             self.is_changed = True
-            if placeholder[0] is not None:
-                self._delete_placeholder(placeholder[0], placeholder[1])
+            if placeholder is not None:
+                run_store.delete_placeholder(self.workspace_id, placeholder)
         elif tree.root_segment is None:
             first = min(self.nodes, key=lambda node: (node.start, node.span_id))
-            tree.stand_in_at = first.start
-            tree.stand_in_project_id = self._project(project_of)
+            tree.placeholder_at = first.start
+            tree.placeholder_project_id = self._find_project(project_of)
             tree.root_segment = format_segment(first.start, tree.root_run_id)
             self.is_changed = True
-            if tree.stand_in_project_id is not None:
-                partitions.ensure_partitions(first.start)
-                span_trees.insert_placeholder(self.workspace_id, tree, _placeholder_columns(first))
-                self._touch(tree.root_run_id, tree.stand_in_project_id, first.start)
+            if tree.placeholder is not None:
+                columns = {"start_time": tree.first_at, **_placeholder_columns(first)}
+                run_store.insert_placeholder(self.workspace_id, tree.placeholder, columns)
 
-    def _project(self, project_of: ProjectOf) -> UUID | None:
+    def _find_project(self, project_of: ProjectOf) -> UUID | None:
         ordered = sorted(self.nodes, key=lambda node: (node.start, node.span_id))
         project_ids = (project_of(node.operation) for node in ordered)
         return next((item for item in project_ids if item is not None), None)
 
-    def _delete_placeholder(self, partition_time: datetime, project_id: UUID | None) -> None:
-        span_trees.delete_placeholder(
-            self.workspace_id, self._old_root_id, project_id, partition_time
-        )
-        if project_id is not None:
-            self._touch(self._old_root_id, project_id, partition_time)
-
-    def _touch(self, run_id: UUID, project_id: UUID, partition_time: datetime) -> None:
-        queue.enqueue(self.workspace_id, [ChangedRun(run_id, project_id, partition_time, run_id)])
-
-    def _place(self, node: SpanNode) -> WaitingSpan | None:
-        """Set the place of the operation; return the entry of a run that awaits its parent."""
+    def _assign_position(self, node: SpanNode) -> WaitingSpan | None:
+        """Set the position of the operation; return an entry if the run awaits its parent."""
         tree, operation = self.tree, node.operation
         if (sdk_run := self.sdk_runs.get(node.key)) is not None:
             run_id, partition_time = sdk_run
@@ -218,7 +210,7 @@ class _TraceAssembler:
             partition_time = node.start
         else:
             run_id, partition_time = node.key, node.start
-            dotted_order = self._dotted_order(node.key)
+            dotted_order = self._build_dotted_order(node.key)
         depth = dotted_order.count(".")
         parent_id = (
             None
@@ -226,7 +218,7 @@ class _TraceAssembler:
             else UUID(dotted_order[-2 * SEGMENT_LENGTH + 21 : -SEGMENT_LENGTH - 1])
         )
         operation.run_id = run_id
-        operation.place = TreePosition(
+        operation.position = TreePosition(
             dotted_order, UUID(dotted_order[22:SEGMENT_LENGTH]), parent_id, partition_time
         )
         parent = None if node.is_root else node.parent_key
@@ -234,34 +226,34 @@ class _TraceAssembler:
             return None
         return WaitingSpan(tree.trace_id, parent, run_id, partition_time)
 
-    def _position(self, key: UUID) -> _Position | None:
+    def _relative_position(self, key: UUID) -> _RelativePosition | None:
         """The known position of a run; None for an unknown run."""
-        node = self.by_key.get(key)
+        node = self.nodes_by_key.get(key)
         if node is not None and key not in self.sdk_runs:
             ancestor = None if node.is_root else node.parent_key
-            return _Position(ancestor, format_segment(node.start, key))
+            return _RelativePosition(ancestor, format_segment(node.start, key))
         waiting = self.released.get(key)
         if waiting is not None:
-            return _Position(waiting.awaits, format_segment(waiting.partition_time, key))
+            return _RelativePosition(waiting.awaits, format_segment(waiting.partition_time, key))
         stored = self.stored.get(key)
         if stored is None:
             return None
         second = stored[SEGMENT_LENGTH + 1 : 2 * SEGMENT_LENGTH + 1]
         if second and (orphan := UUID(second[22:])) in self.released:
-            return _Position(orphan, stored[2 * SEGMENT_LENGTH + 2 :])
-        return _Position(None, stored[SEGMENT_LENGTH + 1 :])
+            return _RelativePosition(orphan, stored[2 * SEGMENT_LENGTH + 2 :])
+        return _RelativePosition(None, stored[SEGMENT_LENGTH + 1 :])
 
-    def _dotted_order(self, key: UUID) -> str:
+    def _build_dotted_order(self, key: UUID) -> str:
         """Walk up to the first ancestor with a known dotted order, and build the path back down."""
         path: list[tuple[UUID, str]] = []
-        seen: set[UUID] = set()
+        visited: set[UUID] = set()
         ancestor: UUID | None = key
         while ancestor is not None and ancestor not in self._dotted_orders:
             # A cycle, or a run without a known ancestor, is placed below the root.
-            position = None if ancestor in seen else self._position(ancestor)
+            position = None if ancestor in visited else self._relative_position(ancestor)
             if position is None:
                 break
-            seen.add(ancestor)
+            visited.add(ancestor)
             path.append((ancestor, position.tail))
             ancestor = position.ancestor
         root = self._root_segment
@@ -273,36 +265,44 @@ class _TraceAssembler:
             self._dotted_orders[run_id] = dotted_order
         return dotted_order
 
-    def _move(self) -> None:
-        """Move awaiting runs below their parents, and the rest of the trace below a new root."""
-        old = self._old_segment
-        if old is None:
+    def _move_subtrees(self) -> None:
+        """Move waiting runs below their parents, and all other runs below a new root."""
+        old_segment = self._old_segment
+        if old_segment is None:
             return
         moves = []
         for key, waiting in self.released.items():
-            before = f"{old}.{format_segment(waiting.partition_time, key)}"
-            after = self._dotted_order(key)
-            parent_id = UUID(after[-2 * SEGMENT_LENGTH + 21 : -SEGMENT_LENGTH - 1])
-            moves.append(SubtreeMove(self.tree.trace_id, before, after, key, parent_id))
-        if old != self._root_segment:
-            moves.append(SubtreeMove(self.tree.trace_id, old, self._root_segment, None, None))
-        span_trees.move_subtrees(self.workspace_id, self.tree, self._old_root_id, moves)
+            old_order = f"{old_segment}.{format_segment(waiting.partition_time, key)}"
+            new_order = self._build_dotted_order(key)
+            parent_id = UUID(new_order[-2 * SEGMENT_LENGTH + 21 : -SEGMENT_LENGTH - 1])
+            moves.append(SubtreeMove(old_order, new_order, key, parent_id))
+        if old_segment != self._root_segment:
+            moves.append(SubtreeMove(old_segment, self._root_segment, None, None))
+        if moves:
+            run_store.move_subtrees(
+                self.workspace_id,
+                moves,
+                old_trace_id=self._old_root_id,
+                new_trace_id=self.tree.root_run_id,
+                begin=self.tree.first_at,
+                end=self.tree.last_at,
+            )
 
 
 def _load_relatives(workspace_id: UUID, assemblers: Sequence[_TraceAssembler]) -> None:
     """Load stored parents, and runs that await spans of this request."""
     if not assemblers:
         return
-    awaited = [key for assembler in assemblers for key in assembler.by_key]
+    awaited = [key for assembler in assemblers for key in assembler.nodes_by_key]
     by_trace = {assembler.tree.trace_id: assembler for assembler in assemblers}
-    for item in span_trees.take_waiting(workspace_id, by_trace.keys(), awaited):
-        by_trace[item.trace_id].released[item.run_id] = item
+    for waiting in trace_state.take_waiting(workspace_id, by_trace.keys(), awaited):
+        by_trace[waiting.trace_id].released[waiting.run_id] = waiting
     parents = {key for assembler in assemblers for key in assembler.missing_parents()}
     if not parents:
         return
     first = min(assembler.tree.first_at for assembler in assemblers)
     last = max(assembler.tree.last_at for assembler in assemblers)
-    dotted_orders = span_trees.dotted_orders(workspace_id, parents, first, last)
+    dotted_orders = run_store.fetch_dotted_orders(workspace_id, parents, begin=first, end=last)
     for assembler in assemblers:
         keys = assembler.missing_parents() & dotted_orders.keys()
         assembler.stored |= {key: dotted_orders[key] for key in keys}
@@ -313,7 +313,7 @@ def _match_sdk_runs(
 ) -> None:
     """Match spans to runs that an SDK sent by both protocols, with different ids.
 
-    Project, name and start time are equal in both; each run is matched to its nearest span.
+    Both have the same project, name and start time; each run is matched to its nearest span.
     """
     spans = {
         node.key: (assembler, node)
@@ -322,17 +322,16 @@ def _match_sdk_runs(
         if node.is_sdk
     }
     criteria = [
-        (key, project_id, node.start, node.operation.run.name or "")
+        StartCriterion(key, project_id, node.start, node.operation.run.name or "")
         for key, (_, node) in spans.items()
         if (project_id := project_of(node.operation)) is not None
     ]
-    taken: set[UUID] = set()
-    for key, run_id, dotted_order, partition_time in span_trees.find_runs_by_start(
-        workspace_id, criteria
-    ):
+    used_ids: set[UUID] = set()
+    matches = run_store.find_by_start(workspace_id, criteria, START_TOLERANCE)
+    for key, run_id, dotted_order, partition_time in matches:
         assembler, node = spans[key]
-        if run_id not in taken and key not in assembler.sdk_runs:
-            taken.add(run_id)
+        if run_id not in used_ids and key not in assembler.sdk_runs:
+            used_ids.add(run_id)
             assembler.match_run(node, run_id, dotted_order, partition_time)
 
 

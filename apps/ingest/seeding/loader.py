@@ -1,63 +1,21 @@
-"""Writes generated traces by `COPY`, in the state after post-processing."""
+"""Writes generated traces in the state after post-processing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
-from django.db import connection
-
 from apps.core.json import Fragment, dumps
-from apps.core.raw_sql import raw_cursor, sql
-from apps.ingest.seeding.steps import Step
+from apps.ingest.seeding.steps import StepContent
 from apps.ingest.seeding.traces import SeededRun, TraceContext
-from apps.trace_store import Payload, RunRow, Usage
+from apps.trace_store import Payload, RunRow, Usage, run_store
 from apps.trace_store.filters.subjects import FilterSubject
 from apps.trace_store.filters.terms import ANYTHING, extract_terms
-from apps.trace_store.postgres.postprocess.term_index import copy_terms, encode_terms, salt_terms
-from apps.trace_store.postgres.postprocess.trace_totals import TOTAL_TYPES as AMOUNTS
-
-_RUN_COLUMNS = {
-    "workspace_id": "uuid",
-    "id": "uuid",
-    "project_id": "uuid",
-    "partition_time": "timestamptz",
-    "trace_id": "uuid",
-    "parent_run_id": "uuid",
-    "is_created": "bool",
-    "start_time": "timestamptz",
-    "end_time": "timestamptz",
-    "received_at": "timestamptz",
-    "dotted_order": "text",
-    "name": "text",
-    "run_type": "text",
-    "model": "text",
-    "thread_key": "text",
-    "error_preview": "text",
-    "inputs_preview": "text",
-    "outputs_preview": "text",
-    "tags": "text[]",
-    "metadata": "bytea",  # in binary, jsonb is a version byte and text
-    "attachments": "bytea",
-    **AMOUNTS,
-    **{f"sum_{name}": kind for name, kind in AMOUNTS.items()},
-}
-_PAYLOADS = ("inputs", "outputs", "extra", "error")
-_PAYLOAD_COLUMNS = {
-    "workspace_id": "uuid",
-    "id": "uuid",
-    "project_id": "uuid",
-    "partition_time": "timestamptz",
-    "is_created": "bool",
-    **dict.fromkeys(_PAYLOADS, "bytea"),
-}
-_NO_SUMS = (None,) * len(AMOUNTS)
-
+from apps.trace_store.run_writes import FinishedRun
 
 PlacedRun = tuple[UUID, SeededRun]
 """A project id and a run."""
@@ -70,91 +28,71 @@ class Loader:
     workspace_id: UUID
     attachments: Mapping[UUID, bytes] = field(default_factory=dict)
     """The attachments column by run id, for runs that have any."""
-    _step_terms: dict[int, tuple[Step, list[int]]] = field(default_factory=dict)
+    _step_terms: dict[int, tuple[StepContent, list[int]]] = field(default_factory=dict)
 
     def load(self, runs: Sequence[PlacedRun]) -> None:
         """Append the runs in the caller's transaction."""
-        self._copy("trace_store_run", _RUN_COLUMNS, (self._run(*item) for item in runs))
-        self._copy(
-            "trace_store_run_payload", _PAYLOAD_COLUMNS, (self._payload(*item) for item in runs)
-        )
-        copy_terms(
-            (self.workspace_id, project_id, run.start_time, run.id, self._terms(run))
-            for project_id, run in runs
+        run_store.append_finished(
+            self.workspace_id, [self._to_finished_run(*placed_run) for placed_run in runs]
         )
 
-    @staticmethod
-    def _copy(table: str, columns: Mapping[str, str], rows: Iterator[Sequence[Any]]) -> None:
-        statement = f"COPY {table} ({', '.join(columns)}) FROM STDIN (FORMAT binary)"
-        with raw_cursor() as cursor, cursor.copy(sql(statement)) as copy:
-            copy.set_types(list(columns.values()))
-            for row in rows:
-                copy.write_row(row)
-
-    def _run(self, project_id: UUID, run: SeededRun) -> Sequence[Any]:
+    def _to_finished_run(self, project_id: UUID, run: SeededRun) -> FinishedRun:
         step, context = run.step, run.context
-        usage = step.usage
-        attachments = self.attachments.get(run.id)
-        return (
-            self.workspace_id,
-            run.id,
-            project_id,
-            run.start_time,
-            run.trace_id,
-            None if run.parent is None else run.parent.id,
-            True,
-            run.start_time,
-            run.end_time,
-            run.end_time or run.start_time,
-            run.dotted_order,
-            step.name,
-            step.run_type,
-            step.model,
-            context.thread,
-            step.error_preview,
-            step.inputs_preview,
-            step.outputs_preview,
-            list(context.tags),
-            b"\x01" + _metadata(context, step.model, step.provider),
-            None if attachments is None else b"\x01" + attachments,
-            *[usage.get(name) for name in AMOUNTS],
-            *_sums(run),
-        )
+        columns = {
+            "workspace_id": self.workspace_id,
+            "id": run.id,
+            "project_id": project_id,
+            "partition_time": run.start_time,
+            "trace_id": run.trace_id,
+            "parent_run_id": None if run.parent is None else run.parent.id,
+            "is_created": True,
+            "start_time": run.start_time,
+            "end_time": run.end_time,
+            "received_at": run.end_time or run.start_time,
+            "dotted_order": run.dotted_order,
+            "name": step.name,
+            "run_type": step.run_type,
+            "model": step.model,
+            "thread_key": context.thread,
+            "error_preview": step.error_preview,
+            "inputs_preview": step.inputs_preview,
+            "outputs_preview": step.outputs_preview,
+            "tags": context.tags,
+            "metadata": _encode_metadata(context, step.model, step.provider),
+            "attachments": self.attachments.get(run.id),
+            **step.usage,
+            **_sums(run),
+        }
+        return FinishedRun(columns, step.payloads, self._terms(run))
 
-    def _payload(self, project_id: UUID, run: SeededRun) -> Sequence[Any]:
-        payloads = run.step.payloads
-        key = (self.workspace_id, run.id, project_id, run.start_time, True)
-        return (*key, *[payloads.get(name) for name in _PAYLOADS])
-
-    def _terms(self, run: SeededRun) -> bytes:
+    def _terms(self, run: SeededRun) -> list[int]:
         step = run.step
         cached = self._step_terms.get(id(step))
         if cached is None or cached[0] is not step:
             # Keep a reference to the step, so that its `id()` is not reused.
             cached = self._step_terms[id(step)] = (step, _terms_of_step(step))
         if ANYTHING in cached[1]:
-            terms = [ANYTHING]
-        else:
-            terms = cached[1] + _terms_of_context(run.context, step.model, step.provider)
-        return encode_terms(salt_terms(self.workspace_id, terms))
+            return [ANYTHING]
+        return cached[1] + _terms_of_context(run.context, step.model, step.provider)
 
 
-def _sums(run: SeededRun) -> Sequence[Any]:
+def _sums(run: SeededRun) -> dict[str, Any]:
+    """The totals of the descendants."""
     prompt_tokens, completion_tokens, prompt_cost, completion_cost = run.sums
     if not prompt_tokens:
-        return _NO_SUMS
-    return (
-        prompt_tokens,
-        completion_tokens,
-        prompt_tokens + completion_tokens,
-        prompt_cost,
-        completion_cost,
-        prompt_cost + completion_cost,
-    )
+        return {}
+    return {
+        "sum_prompt_tokens": prompt_tokens,
+        "sum_completion_tokens": completion_tokens,
+        "sum_total_tokens": prompt_tokens + completion_tokens,
+        "sum_prompt_cost": prompt_cost,
+        "sum_completion_cost": completion_cost,
+        "sum_total_cost": prompt_cost + completion_cost,
+    }
 
 
 @lru_cache(maxsize=4096)
-def _metadata(context: TraceContext, model: str | None, provider: str | None) -> bytes:
+def _encode_metadata(context: TraceContext, model: str | None, provider: str | None) -> bytes:
     metadata = {
         "customer": context.customer,
         "environment": context.environment,
@@ -168,12 +106,12 @@ def _metadata(context: TraceContext, model: str | None, provider: str | None) ->
 
 @lru_cache(maxsize=4096)
 def _terms_of_context(context: TraceContext, model: str | None, provider: str | None) -> list[int]:
-    metadata = _metadata(context, model, provider)
+    metadata = _encode_metadata(context, model, provider)
     row = _row(context.tags, metadata, thread=context.thread, model=model)
     return extract_terms(FilterSubject(run=row))
 
 
-def _terms_of_step(step: Step) -> list[int]:
+def _terms_of_step(step: StepContent) -> list[int]:
     payloads = {
         name: dumps(value)
         for name, value in (
@@ -227,63 +165,3 @@ def _row(
         attachments=[],
         usage=Usage(),
     )
-
-
-# -- bulk load ---------------------------------------------------------------
-
-_TERMS_INDEX = "trace_store_run_terms_terms"
-_BULK_SETTINGS = {
-    "maintenance_work_mem": "1GB",
-    "gin_pending_list_limit": "64MB",
-    # After a crash the population is generated again.
-    "synchronous_commit": "off",
-}
-
-
-@contextmanager
-def bulk_load() -> Iterator[None]:
-    """Set options for a bulk load; with empty tables, build the terms index at the end.
-
-    If a load was killed before it built the index, the next load builds it.
-    """
-    with connection.cursor() as cursor:
-        for name, value in _BULK_SETTINGS.items():
-            cursor.execute(f"SET {name} = '{value}'")
-    try:
-        # A test is one transaction, which would lock the table until its end.
-        if connection.in_atomic_block:
-            yield
-        elif _has_runs():
-            _build_index()
-            yield
-        else:
-            with _deferred_index():
-                yield
-    finally:
-        with connection.cursor() as cursor:
-            for name in _BULK_SETTINGS:
-                cursor.execute(f"RESET {name}")
-
-
-def _has_runs() -> bool:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT EXISTS (SELECT FROM trace_store_run_terms)")
-        has_runs: bool = cursor.fetchone()[0]
-        return has_runs
-
-
-@contextmanager
-def _deferred_index() -> Iterator[None]:
-    with connection.cursor() as cursor:
-        cursor.execute(f"DROP INDEX IF EXISTS {_TERMS_INDEX}")
-    try:
-        yield
-    finally:
-        _build_index()
-
-
-def _build_index() -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"CREATE INDEX IF NOT EXISTS {_TERMS_INDEX} ON trace_store_run_terms USING gin (terms)"
-        )

@@ -15,17 +15,15 @@ from django.db import connection, transaction
 
 from apps.core.json import dumps
 from apps.feedback.models import Feedback
-from apps.ingest.seeding.loader import Loader, PlacedRun, bulk_load
+from apps.ingest.seeding.loader import Loader, PlacedRun
 from apps.ingest.seeding.steps import StepLibrary
 from apps.ingest.seeding.traces import LARGEST_TRACE_RUNS, SeededRun, TraceBuilder
-from apps.trace_store import ChangedRun
-from apps.trace_store.postgres import partitions
-from apps.trace_store.postgres.postprocess import processor, queue
-from apps.tracing.models import RunCount
+from apps.trace_store import ChangedRun, run_store
+from apps.trace_store.models import RunCount
 from apps.tracing.services import ensure_project
 
 PROJECTS = (("seed", 60), ("seed-support", 25), ("seed-research", 10), ("seed-evaluation", 5))
-"""Names, and the percentage of traces of each."""
+"""Project names with their percentage of the traces."""
 _BATCH_SIZE = 5_000
 _FEEDBACK_SHARE = 0.05
 _FILE_SHARE = 1 / 5_000
@@ -62,11 +60,11 @@ class PopulationGenerator:
             for name, share in PROJECTS
             for _ in range(share)
         ]
-        partitions.ensure_partitions(self.until)
-        with bulk_load():
+        run_store.create_partitions()
+        with run_store.bulk_load():
             self._generate_traces(projects)
         self._analyze()
-        processor.process_all()
+        run_store.process_pending()
         return self.run_count
 
     def _generate_traces(self, projects: Sequence[UUID]) -> None:
@@ -83,17 +81,17 @@ class PopulationGenerator:
         self._write(batch)
 
     def _traces(self) -> Iterator[list[SeededRun]]:
-        """Traces in order of time, spread over the days; the largest six hours before the end."""
+        """Yield traces in order of time, with the largest trace six hours before the end."""
         builder = TraceBuilder(StepLibrary(self.seed), self.rng)
         begin, span = self.until - timedelta(days=self.days), timedelta(days=self.days)
         largest_at = max(self.runs - self.largest - 1, 0) if self.runs > 2 * self.largest else None
         while self.run_count < self.runs:
-            at = begin + span * (self.run_count / self.runs)
+            start_time = begin + span * (self.run_count / self.runs)
             if largest_at is not None and self.run_count >= largest_at:
                 largest_at = None
-                yield builder.largest(self.until - timedelta(hours=6), self.largest)
+                yield builder.build_largest(self.until - timedelta(hours=6), self.largest)
                 continue
-            yield builder.trace(at + timedelta(milliseconds=self.rng.randrange(1000)))
+            yield builder.build_trace(start_time + timedelta(milliseconds=self.rng.randrange(1000)))
 
     @transaction.atomic
     def _write(self, batch: Sequence[PlacedRun]) -> None:
@@ -104,7 +102,7 @@ class PopulationGenerator:
         self._count(batch)
         self._add_feedback(batch)
         # Post-processing of one run per rollup interval is enough.
-        queue.enqueue(self.workspace_id, self._one_run_per_interval(batch))
+        run_store.enqueue(self.workspace_id, self._one_run_per_interval(batch))
         self.progress(self.run_count)
 
     def _attachments(self, batch: Sequence[PlacedRun]) -> Iterator[tuple[UUID, bytes]]:
@@ -164,13 +162,14 @@ class PopulationGenerator:
 
     @staticmethod
     def _one_run_per_interval(batch: Sequence[PlacedRun]) -> Iterator[ChangedRun]:
-        seen: dict[tuple[UUID, datetime], ChangedRun] = {}
+        runs_by_key: dict[tuple[UUID, datetime], ChangedRun] = {}
         for project_id, run in batch:
-            at = run.start_time
-            interval = at.replace(minute=at.minute // 15 * 15, second=0, microsecond=0)
-            if (project_id, interval) not in seen:
-                seen[project_id, interval] = ChangedRun(run.id, project_id, at, run.trace_id)
-        yield from seen.values()
+            start = run.start_time
+            interval = start.replace(minute=start.minute // 15 * 15, second=0, microsecond=0)
+            runs_by_key.setdefault(
+                (project_id, interval), ChangedRun(run.id, project_id, start, run.trace_id)
+            )
+        yield from runs_by_key.values()
 
     @staticmethod
     def _analyze() -> None:
@@ -178,8 +177,7 @@ class PopulationGenerator:
         # VACUUM cannot run in the transaction of a test.
         verb = "ANALYZE" if connection.in_atomic_block else "VACUUM (ANALYZE)"
         with connection.cursor() as cursor:
-            for table in (*partitions.TABLES, Feedback._meta.db_table):
-                cursor.execute(f"{verb} {table}")
+            cursor.execute(f"{verb} {Feedback._meta.db_table}")
 
 
 def last_full_hour() -> datetime:

@@ -11,8 +11,8 @@ from random import Random
 from typing import Any
 
 from apps.core.json import dumps
-from apps.ingest.previews import one_line, preview
-from apps.trace_store.postgres.payload_storage import compress_payloads
+from apps.ingest.previews import build_preview, one_line
+from apps.trace_store import Payload, run_store
 
 AGENTS = ("support-agent", "research-agent", "sql-agent", "travel-planner", "code-reviewer")
 CHAINS = ("plan", "route", "gather", "draft", "review", "summarize")
@@ -43,7 +43,7 @@ _TEXT_LENGTH = 400_000
 _MARKS = (". ", ", ", "; ", "?\n", " / ", ": ")
 
 RARE_WORDS = tuple(f"kestrel{number:02d}" for number in range(20))
-"""Each occurs in one of about 50,000 runs."""
+"""Each word occurs in about one of 50,000 runs."""
 
 
 class TextGenerator:
@@ -51,7 +51,7 @@ class TextGenerator:
 
     def __init__(self, rng: Random) -> None:
         self._rng = rng
-        syllables = [consonant + other for consonant in _CONSONANTS for other in _VOWELS]
+        syllables = [consonant + vowel for consonant in _CONSONANTS for vowel in _VOWELS]
         words = sorted(
             {"".join(rng.choices(syllables, k=rng.randint(1, 4))) for _ in range(_VOCABULARY)}
         )
@@ -72,13 +72,13 @@ class TextGenerator:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class StepContent:
     """The content of a run, independent of its position in a trace."""
 
     name: str
     run_type: str
     seconds: float
-    payloads: Mapping[str, bytes]
+    payloads: Mapping[Payload, bytes]
     inputs: Any
     outputs: Any
     error: str | None
@@ -91,7 +91,7 @@ class Step:
 
 
 class StepLibrary:
-    """`size` steps of each kind."""
+    """About `size` steps with each name, for agents, chains, tools, retrievers and models."""
 
     def __init__(self, seed: int, size: int = 120) -> None:
         self.rng = Random(f"steps {seed}")  # noqa: S311  (no secrets here)
@@ -106,7 +106,7 @@ class StepLibrary:
             for step in self._build_many(max(size * share // 10, 4), (str(number),), self._model)
         ]
 
-    def with_word(self, step: Step, word: str) -> Step:
+    def with_word(self, step: StepContent, word: str) -> StepContent:
         """The step with an additional word in its outputs."""
         outputs = {**(step.outputs or {}), "note": f"{self.texts.excerpt(40)} {word}"}
         return self._step(
@@ -114,12 +114,12 @@ class StepLibrary:
         )
 
     def _build_many(
-        self, size: int, names: Sequence[str], make: Callable[[str], Step]
-    ) -> list[Step]:
-        return [make(name) for name in names for _ in range(size)]
+        self, size: int, names: Sequence[str], build_step: Callable[[str], StepContent]
+    ) -> list[StepContent]:
+        return [build_step(name) for name in names for _ in range(size)]
 
-    def _seconds(self, middle: float, spread: float) -> float:
-        return self.rng.lognormvariate(math.log(middle), spread)
+    def _seconds(self, median: float, spread: float) -> float:
+        return self.rng.lognormvariate(math.log(median), spread)
 
     def _length(self) -> int:
         """The length of a text: most are short, one in fifty is very long."""
@@ -128,17 +128,17 @@ class StepLibrary:
             return int(min(self.rng.lognormvariate(math.log(500), 0.9), 12_000)) + 40
         return int(4_000 * (4 if share < 0.98 else 20) ** self.rng.random())
 
-    def _agent(self, name: str) -> Step:
+    def _agent(self, name: str) -> StepContent:
         question, answer = self.texts.sentence(), self.texts.excerpt(self._length() // 3 + 40)
         messages = [{"role": "user", "content": question}]
         outputs = {"messages": [*messages, {"role": "assistant", "content": answer}]}
         return self._step(name, "chain", 0.02, {"messages": messages}, outputs)
 
-    def _chain(self, name: str) -> Step:
+    def _chain(self, name: str) -> StepContent:
         goal = {"goal": self.texts.sentence(), "attempt": self.rng.randint(1, 3)}
         return self._step(name, "chain", 0.01, goal, {"result": self.texts.sentence()})
 
-    def _tool(self, name: str) -> Step:
+    def _tool(self, name: str) -> StepContent:
         inputs = {"query": self.texts.sentence(), "limit": self.rng.choice((5, 10, 20))}
         rows = [
             {"id": self.rng.randint(1, 99_999), "title": self.texts.excerpt(40), "score": 0.5}
@@ -146,7 +146,7 @@ class StepLibrary:
         ]
         return self._step(name, "tool", self._seconds(0.15, 1), inputs, {"rows": rows})
 
-    def _retriever(self, name: str) -> Step:
+    def _retriever(self, name: str) -> StepContent:
         length = self._length()
         documents = [
             {
@@ -160,7 +160,7 @@ class StepLibrary:
             name, "retriever", self._seconds(0.08, 0.6), inputs, {"documents": documents}
         )
 
-    def _model(self, number: str) -> Step:
+    def _model(self, number: str) -> StepContent:
         model = MODELS[int(number)][0]
         messages = [
             {"role": "system", "content": self.texts.excerpt(300)},
@@ -180,7 +180,7 @@ class StepLibrary:
         seconds = self._seconds(1.6, 0.8)
         return self._step("ChatModel", "llm", seconds, {"messages": messages}, outputs, model=model)
 
-    def failed(self, step: Step) -> Step:
+    def with_error(self, step: StepContent) -> StepContent:
         """The step with an error instead of outputs."""
         error = self.rng.choice(_ERRORS) + "\n\nTraceback (most recent call last):\n"
         error += self.texts.excerpt(400)
@@ -198,20 +198,20 @@ class StepLibrary:
         *,
         model: str | None = None,
         error: str | None = None,
-    ) -> Step:
+    ) -> StepContent:
         payloads = {"inputs": inputs, "outputs": outputs, "extra": _RUNTIME, "error": error}
         payloads = {name: value for name, value in payloads.items() if value is not None}
-        packed = compress_payloads([dumps(value) for value in payloads.values()])
-        return Step(
+        compressed = run_store.compress([dumps(value) for value in payloads.values()])
+        return StepContent(
             name=name,
             run_type=run_type,
             seconds=seconds,
-            payloads=dict(zip(payloads, packed, strict=True)),
+            payloads=dict(zip(map(Payload, payloads), compressed, strict=True)),
             inputs=inputs,
             outputs=outputs,
             error=error,
-            inputs_preview=preview(inputs),
-            outputs_preview=preview(outputs),
+            inputs_preview=build_preview(inputs),
+            outputs_preview=build_preview(outputs),
             error_preview=None if error is None else one_line(error),
             model=model,
             provider=next((item[1] for item in MODELS if item[0] == model), None),

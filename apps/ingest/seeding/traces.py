@@ -8,7 +8,7 @@ from decimal import Decimal
 from random import Random
 from uuid import UUID
 
-from apps.ingest.seeding.steps import RARE_WORDS, Step, StepLibrary
+from apps.ingest.seeding.steps import RARE_WORDS, StepContent, StepLibrary
 from apps.trace_store.dotted_order import format_segment
 
 WIDE_TRACE_CHILDREN = 60
@@ -36,7 +36,7 @@ class SeededRun:
     parent: SeededRun | None
     dotted_order: str
     start_time: datetime
-    step: Step
+    step: StepContent
     context: TraceContext
     end_time: datetime | None = None
     sums: tuple[int, int, Decimal, Decimal] = _NO_SUMS
@@ -61,34 +61,34 @@ class TraceBuilder:
     rng: Random
     runs: list[SeededRun] = field(default_factory=list)
 
-    def trace(self, at: datetime) -> list[SeededRun]:
+    def build_trace(self, at: datetime) -> list[SeededRun]:
         """A trace that starts at `at`, root first."""
         shape = self.rng.choices(_SHAPES, _SHAPE_WEIGHTS)[0]
         return self._trace(shape, at)
 
-    def largest(self, at: datetime, size: int = LARGEST_TRACE_RUNS) -> list[SeededRun]:
+    def build_largest(self, at: datetime, size: int = LARGEST_TRACE_RUNS) -> list[SeededRun]:
         """A trace with very many runs, such as one of a long-running agent."""
-        self.runs, context = [], self._context()
-        root = self._begin(self._pick(self.library.agents), None, at, context)
+        self.runs, context = [], self._generate_context()
+        root = self._begin_run(self._pick(self.library.agents), None, at, context)
         clock = at
         while len(self.runs) < size:
-            turn = self._begin(self._pick(self.library.chains), root, clock, context)
+            turn = self._begin_run(self._pick(self.library.chains), root, clock, context)
             for _ in range(min(self.rng.randint(3, 30), size - len(self.runs))):
-                clock = self._leaf(turn, clock) + _GAP
+                clock = self._add_leaf(turn, clock) + _GAP
             turn.end_time = clock
         root.end_time = clock
         return self._add_sums()
 
     def _trace(self, shape: str, at: datetime) -> list[SeededRun]:
-        self.runs, context = [], self._context()
+        self.runs, context = [], self._generate_context()
         if shape == "single":
-            self._finish(self._begin(self._pick(self.library.models), None, at, context))
+            self._finish_run(self._begin_run(self._pick(self.library.models), None, at, context))
             return self._add_sums()
-        root = self._begin(self._pick(self.library.agents), None, at, context)
+        root = self._begin_run(self._pick(self.library.agents), None, at, context)
         getattr(self, f"_{shape}")(root, at + _GAP)
         root.end_time = max(run.end_time or at for run in self.runs) + _GAP
         if self.rng.random() < _ERROR_SHARE:
-            root.step = self.library.failed(root.step)
+            root.step = self.library.with_error(root.step)
         return self._add_sums()
 
     def _agent(self, root: SeededRun, clock: datetime) -> None:
@@ -96,8 +96,8 @@ class TraceBuilder:
         parent = root
         for _ in range(self.rng.randint(2, 7)):
             if parent is root and self.rng.random() < 0.25:
-                parent = self._begin(self._pick(self.library.chains), root, clock, root.context)
-            clock = self._leaf(parent, clock) + _GAP
+                parent = self._begin_run(self._pick(self.library.chains), root, clock, root.context)
+            clock = self._add_leaf(parent, clock) + _GAP
             if parent is not root and self.rng.random() < 0.5:
                 parent.end_time, parent = clock, root
         if parent is not root:
@@ -105,40 +105,40 @@ class TraceBuilder:
 
     def _wide(self, root: SeededRun, clock: datetime) -> None:
         for _ in range(WIDE_TRACE_CHILDREN):
-            self._leaf(root, clock)
+            self._add_leaf(root, clock)
             clock += _GAP
 
     def _deep(self, root: SeededRun, clock: datetime) -> None:
         path = [root]
         for _ in range(DEEP_TRACE_LEVELS):
             step = self._pick(self.library.chains)
-            path.append(self._begin(step, path[-1], clock, root.context))
+            path.append(self._begin_run(step, path[-1], clock, root.context))
             clock += _GAP
-        clock = self._leaf(path[-1], clock)
+        clock = self._add_leaf(path[-1], clock)
         for run in reversed(path[1:]):
             clock += _GAP
             run.end_time = clock
 
-    def _leaf(self, parent: SeededRun, at: datetime) -> datetime:
+    def _add_leaf(self, parent: SeededRun, at: datetime) -> datetime:
         share = self.rng.random()
         if share < 0.5:
             steps = self.library.models
         else:
             steps = self.library.tools if share < 0.85 else self.library.retrievers
-        run = self._begin(self._pick(steps), parent, at, parent.context)
-        self._finish(run)
+        run = self._begin_run(self._pick(steps), parent, at, parent.context)
+        self._finish_run(run)
         return run.end_time or at
 
-    def _begin(
-        self, step: Step, parent: SeededRun | None, at: datetime, context: TraceContext
+    def _begin_run(
+        self, step: StepContent, parent: SeededRun | None, at: datetime, context: TraceContext
     ) -> SeededRun:
-        run_id = self._id(at)
-        own = format_segment(at, run_id)
+        run_id = self._generate_id(at)
+        segment = format_segment(at, run_id)
         run = SeededRun(
             id=run_id,
             trace_id=parent.trace_id if parent else run_id,
             parent=parent,
-            dotted_order=f"{parent.dotted_order}.{own}" if parent else own,
+            dotted_order=f"{parent.dotted_order}.{segment}" if parent else segment,
             start_time=at,
             step=step,
             context=context,
@@ -146,10 +146,10 @@ class TraceBuilder:
         self.runs.append(run)
         return run
 
-    def _finish(self, run: SeededRun) -> None:
+    def _finish_run(self, run: SeededRun) -> None:
         share = self.rng.random()
         if share < _ERROR_SHARE:
-            run.step = self.library.failed(run.step)
+            run.step = self.library.with_error(run.step)
         elif share < _ERROR_SHARE + _RARE_WORD_SHARE:
             run.step = self.library.with_word(run.step, self._pick_word())
         run.end_time = run.start_time + timedelta(seconds=run.step.seconds * (0.5 + share))
@@ -160,20 +160,19 @@ class TraceBuilder:
             usage = run.step.usage
             if not usage:
                 continue
-            own = (
-                usage["prompt_tokens"],
-                usage["completion_tokens"],
-                usage["prompt_cost"],
-                usage["completion_cost"],
-            )
             ancestor = run.parent
             while ancestor is not None:
-                a, b, c, d = ancestor.sums
-                ancestor.sums = (a + own[0], b + own[1], c + own[2], d + own[3])
+                prompt_tokens, completion_tokens, prompt_cost, completion_cost = ancestor.sums
+                ancestor.sums = (
+                    prompt_tokens + usage["prompt_tokens"],
+                    completion_tokens + usage["completion_tokens"],
+                    prompt_cost + usage["prompt_cost"],
+                    completion_cost + usage["completion_cost"],
+                )
                 ancestor = ancestor.parent
         return self.runs
 
-    def _context(self) -> TraceContext:
+    def _generate_context(self) -> TraceContext:
         rng = self.rng
         return TraceContext(
             customer=f"customer-{int(_CUSTOMERS * rng.random() ** 2):04d}",
@@ -183,13 +182,13 @@ class TraceBuilder:
             tags=tuple(sorted({rng.choices(_TAGS, _TAG_WEIGHTS)[0] for _ in range(2)})),
         )
 
-    def _pick(self, steps: list[Step]) -> Step:
+    def _pick(self, steps: list[StepContent]) -> StepContent:
         return steps[int(self.rng.random() * len(steps))]
 
     def _pick_word(self) -> str:
         return RARE_WORDS[int(self.rng.random() * len(RARE_WORDS))]
 
-    def _id(self, at: datetime) -> UUID:
+    def _generate_id(self, at: datetime) -> UUID:
         milliseconds = (at - _EPOCH) // timedelta(milliseconds=1)
         value = milliseconds << 80 | self.rng.getrandbits(80)
         value = value & ~(0xF << 76) | 0x7 << 76

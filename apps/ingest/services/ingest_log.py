@@ -3,31 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import NamedTuple
 from uuid import UUID
 
+from apps.core.connections import raw_cursor
 from apps.core.json import loads
-from apps.core.raw_sql import raw_cursor
 from apps.ingest.models import DeferredOperation
 
-_APPEND = """
-WITH counted AS (
-    INSERT INTO tracing_runcount
-        (created_at, workspace_id, hour, project_id, runs, traces, merged, last_start_time)
-    SELECT %b, %b, date_trunc('hour', %b::timestamptz, 'UTC'), added.*
-    FROM unnest(%b::uuid[], %b::int8[], %b::int8[], %b::int8[], %b::timestamptz[]) AS added
-)
-INSERT INTO trace_store_pending_run (workspace_id, run_ids, project_ids, trace_ids, partition_time)
-VALUES (%b, %b::uuid[], %b::uuid[], %b::uuid[], %b::timestamptz[])
-RETURNING EXISTS (
-    SELECT FROM ingest_deferredoperation d
-    WHERE d.workspace_id = trace_store_pending_run.workspace_id
-      AND d.awaited_run_id = ANY(trace_store_pending_run.run_ids)
-)
-"""
 _COUNT_REJECTIONS = """
 INSERT INTO ingest_rejectioncount (created_at, workspace_id, project_id, hour, reason, count)
 SELECT now(), %s, added.project_id, date_trunc('hour', now(), 'UTC'), added.reason, added.count
@@ -39,7 +23,7 @@ DO UPDATE SET count = ingest_rejectioncount.count + excluded.count
 # Selects the keys of the page first, so that only visible rows are summed.
 _SELECT_HOURS = """
 WITH keys AS (
-    SELECT hour, project_id FROM tracing_runcount
+    SELECT hour, project_id FROM trace_store_runcount
     WHERE workspace_id = %(workspace)s AND hour >= %(begin)s AND hour < %(end)s
       AND (%(project)s::uuid IS NULL OR project_id = %(project)s)
     UNION
@@ -56,7 +40,7 @@ CROSS JOIN LATERAL (
     SELECT coalesce(sum(runs), 0)::bigint AS stored, coalesce(sum(traces), 0)::bigint AS traces,
            coalesce(sum(merged), 0)::bigint AS merged,
            coalesce(sum(removed_runs), 0)::bigint AS removed
-    FROM tracing_runcount c
+    FROM trace_store_runcount c
     WHERE c.workspace_id = %(workspace)s AND c.hour = page.hour AND c.project_id = page.project_id
 ) c
 CROSS JOIN LATERAL (
@@ -66,59 +50,6 @@ CROSS JOIN LATERAL (
 ) r
 ORDER BY page.hour DESC, page.project_id NULLS LAST
 """
-
-
-class WrittenRun(NamedTuple):
-    """A run that the request wrote, for post-processing."""
-
-    run_id: UUID
-    project_id: UUID
-    trace_id: UUID
-    partition_time: datetime
-
-
-@dataclass(slots=True)
-class ProjectCount:
-    """The runs that one request wrote to one project."""
-
-    last_start_time: datetime
-    runs: int = 0
-    traces: int = 0
-    merged: int = 0
-
-    def add(self, partition_time: datetime, *, is_new: bool, is_root: bool) -> None:
-        self.last_start_time = max(self.last_start_time, partition_time)
-        if is_new:
-            self.runs += 1
-            self.traces += is_root
-        else:
-            self.merged += 1
-
-
-def append(
-    workspace_id: UUID,
-    now: datetime,
-    counts: Mapping[UUID, ProjectCount],
-    runs: Sequence[WrittenRun],
-) -> bool:
-    """Append one count per project and one row for post-processing, without waiting for locks.
-
-    Returns whether a deferred operation awaits one of the runs, which saves a statement.
-    """
-    rows = list(counts.values())
-    count_columns = [
-        list(counts),
-        [row.runs for row in rows],
-        [row.traces for row in rows],
-        [row.merged for row in rows],
-        [row.last_start_time for row in rows],
-    ]
-    run_columns = [list(column) for column in zip(*runs, strict=True)]
-    with raw_cursor() as cursor:
-        params = [now, workspace_id, now, *count_columns, workspace_id, *run_columns]
-        cursor.execute(_APPEND, params, prepare=True)
-        (is_awaited,) = cursor.fetchone() or (False,)
-    return bool(is_awaited)
 
 
 def count_rejections(workspace_id: UUID, counts: Counter[tuple[UUID | None, str]]) -> None:

@@ -1,7 +1,7 @@
 """Stores the operations of a request: durable on return, safe to repeat.
 
-Operations are parsed, placed, grouped by run and written in one transaction with one statement per
-table. An operation that cannot be placed yet is deferred until the run that it awaits is stored.
+Operations are parsed, grouped by run and written in one transaction with one statement per table.
+An operation whose position is unknown is deferred until the run that it awaits is stored.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from datetime import UTC, datetime
 from functools import partial
 from uuid import UUID
 
-from django.conf import settings
-from django.db import IntegrityError, OperationalError, transaction
+from django.db import transaction
 
-from apps.core import objects
+from apps.core import object_storage
 from apps.core.observability import metrics
 from apps.feedback.services.feedback import store_feedback
 from apps.ingest import errors
@@ -32,27 +31,24 @@ from apps.ingest.operations import (
 )
 from apps.ingest.run_content import parse_operation
 from apps.ingest.services import deferred_operations, ingest_log
-from apps.ingest.services.ingest_log import ProjectCount, WrittenRun
 from apps.ingest.services.project_resolution import ProjectResolver
-from apps.trace_store import Attachment
+from apps.trace_store import Attachment, run_store
 from apps.trace_store.dotted_order import (
     EARLIEST_START,
     TreePosition,
     child_position,
+    latest_start_time,
     root_position,
 )
-from apps.trace_store.postgres import partitions
-from apps.trace_store.postgres.payload_storage import offload
-from apps.trace_store.postgres.reading.locations import locate_runs
-from apps.trace_store.postgres.writing.write_runs import is_conflict, write_runs
+from apps.trace_store.errors import WriteConflict
 from apps.trace_store.pricing.costs import add_costs
 from apps.trace_store.run_writes import RunWrite
-from apps.trace_store.types import RunKey, RunLocation
+from apps.trace_store.types import RunLocation
 from apps.tracing.models import TraceTier
 from apps.tracing.services.projects import MAX_NAME_LENGTH
 from apps.tracing.services.retention import upgrade_traces
 from apps.usage import meter, quotas
-from apps.usage.errors import UsageLimitExceeded
+from apps.usage.quotas import UsageLimitExceeded
 
 MAX_ATTACHMENT_NAME_LENGTH = 500
 MAX_MIME_TYPE_LENGTH = 200
@@ -92,7 +88,7 @@ def ingest(workspace_id: UUID, request: IngestRequest) -> IngestResult:
             rejected.append(error)
         else:
             operations.append(operation)
-    rejected_on_write = _store(workspace_id, operations, request)
+    rejected_on_write = _store_operations(workspace_id, operations, request)
     rejected += rejected_on_write
     ingest_log.count_rejections(
         workspace_id, Counter((error.project_id, error.reason) for error in rejected)
@@ -122,20 +118,22 @@ def _prepare(workspace_id: UUID, operation: RunOperation) -> None:
     """Parse the operation and put its attachments and large payloads in object storage."""
     name = operation.run.session_name
     if name is not None and len(name) > MAX_NAME_LENGTH:
-        raise RejectedItem(f"`session_name` may have {MAX_NAME_LENGTH} characters.", "bad_name")
+        raise RejectedItem(
+            f"`session_name` may have at most {MAX_NAME_LENGTH} characters.", "bad_name"
+        )
     parse_operation(operation, add_costs=partial(add_costs, workspace_id))
     content = operation.content
     for file in operation.files:
         attachment = _store_attachment(workspace_id, operation.run_id, file)
         content.attachments = {**content.attachments, attachment.name: attachment}
-    _offload_large_payloads(workspace_id, operation)
+    _offload_payloads(workspace_id, operation)
 
 
 def _store_attachment(workspace_id: UUID, run_id: UUID, file: AttachmentFile) -> Attachment:
     """Put the file in object storage; the path is its hash, so a repeat changes nothing."""
     digest = hashlib.sha256(file.name.encode() + b"\0" + file.content).hexdigest()
     path = f"attachments/{workspace_id}/{run_id}/{digest}"
-    objects.put(path, file.content)
+    object_storage.put(path, file.content)
     return Attachment(
         name=file.name.replace("\x00", "\ufffd")[:MAX_ATTACHMENT_NAME_LENGTH],
         path=path,
@@ -144,32 +142,32 @@ def _store_attachment(workspace_id: UUID, run_id: UUID, file: AttachmentFile) ->
     )
 
 
-def _offload_large_payloads(workspace_id: UUID, operation: RunOperation) -> None:
+def _offload_payloads(workspace_id: UUID, operation: RunOperation) -> None:
     content = operation.content
-    if any(len(value) > settings.LARGE_PAYLOAD_BYTES for value in content.payloads.values()):
-        content.payloads = offload(workspace_id, operation.run_id, content.payloads)
+    content.payloads = run_store.offload_payloads(workspace_id, operation.run_id, content.payloads)
 
 
-def _store(
+def _store_operations(
     workspace_id: UUID, operations: list[RunOperation], request: IngestRequest
 ) -> list[RejectedItem]:
     """Write in one transaction: try the insert-only path; on conflict, upsert."""
     projects = ProjectResolver(workspace_id)
-    # Before the transaction: an uncommitted project would block requests that name it too.
+    # Before the transaction, because an uncommitted project blocks other requests that name it.
     projects.load(operations)
     for optimistic in (True, False):
         try:
-            with transaction.atomic():
+            with run_store.transaction(optimistic=optimistic):
                 batch = _Batch(workspace_id, projects, optimistic=optimistic)
                 if request.assembler is not None:
-                    request.assembler.place(workspace_id, operations, projects.project_of)
+                    request.assembler.assign_positions(
+                        workspace_id, operations, projects.project_of
+                    )
                 batch.add(operations)
                 batch.write()
                 return batch.rejected + _store_feedback(workspace_id, request)
-        except (IntegrityError, OperationalError) as error:
-            if not (optimistic and is_conflict(error)):
-                raise
-    raise AssertionError
+        except WriteConflict:
+            continue
+    raise AssertionError  # without `optimistic`, the block raises no conflict
 
 
 def _store_feedback(workspace_id: UUID, request: IngestRequest) -> list[RejectedItem]:
@@ -190,24 +188,29 @@ def _raise_all_rejected(rejected: Sequence[RejectedItem]) -> None:
 def apply_deferred(workspace_id: UUID, run_ids: Collection[UUID]) -> None:
     """Store the operations that await these existing runs."""
     batch = _Batch(workspace_id, ProjectResolver(workspace_id))
-    batch.add_deferred(run_ids)
+    batch.add([], awaited=run_ids)
     batch.write()
+    batch.count_rejections()
 
 
 @transaction.atomic
 def promote_orphan(row: DeferredOperation) -> None:
-    """Store a create whose parent is missing as the root of its own trace."""
-    operation = deferred_operations.load(row)
-    if operation.is_update:
+    """Store a create whose parent is missing as the root of its own trace.
+
+    A create that was applied meanwhile is left alone.
+    """
+    deleted, _ = row.delete()
+    if not deleted:
         return
-    _offload_large_payloads(row.workspace_id, operation)
+    operation = deferred_operations.load_operation(row)
+    _offload_payloads(row.workspace_id, operation)
     operation.run.parent_run_id = None
-    row.delete()
     projects = ProjectResolver(row.workspace_id)
     projects.load([operation])
     batch = _Batch(row.workspace_id, projects)
     batch.add([operation])
     batch.write()
+    batch.count_rejections()
 
 
 @dataclass(slots=True)
@@ -218,88 +221,121 @@ class _Batch:
     projects: ProjectResolver
     optimistic: bool = False
     rejected: list[RejectedItem] = field(default_factory=list)
-    writes: dict[RunKey, RunWrite] = field(default_factory=dict)
-    written: set[RunKey] = field(default_factory=set)
+    writes: dict[tuple[UUID, UUID], RunWrite] = field(default_factory=dict)
+    """By id of the run and of its project."""
     long_lived_traces: set[UUID] = field(default_factory=set)
     received_at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
-    def add(self, operations: Iterable[RunOperation]) -> None:
-        """Place the operations and group them by run; defer those that have no place yet."""
-        # Creates first: an update in the same request takes the project and place of its run.
-        ordered = sorted(operations, key=lambda operation: operation.is_update)
-        placed: dict[UUID, RunLocation] = {}
-        unplaced: list[RunOperation] = []
-        for operation in ordered:
-            if operation.place is None or not operation.run.names_project:
-                unplaced.append(operation)
+    def add(self, operations: Iterable[RunOperation], awaited: Collection[UUID] = ()) -> None:
+        """Group the operations by run, with earlier ones that await them or the `awaited` runs.
+
+        Operations whose position is unknown are deferred.
+        """
+        received = list(operations)
+        earlier = self._take_awaiting({operation.run_id for operation in received}.union(awaited))
+        # Creates first: an update in the same request takes the project and position of its run.
+        ordered = sorted([*earlier, *received], key=lambda operation: operation.is_update)
+        locations: dict[int, RunLocation] = {}
+        unplaced: dict[int, RunOperation] = {}
+        for index, operation in enumerate(ordered):
+            if operation.position is None or not operation.run.has_project:
+                unplaced[index] = operation
                 continue
             project_id = self.projects.project_of(operation)
             if project_id is None:
                 self._reject(operation, "No such project.", "no_project")
                 continue
-            self._group(operation, operation.place, project_id)
-            placed[operation.run_id] = RunLocation(project_id, operation.place)
+            locations[index] = RunLocation(project_id, operation.position)
         if unplaced:
-            self._place_by_stored_runs(unplaced, placed)
+            batch_locations = {ordered[index].run_id: item for index, item in locations.items()}
+            locations |= self._locate_by_related_runs(unplaced, batch_locations)
+        for index, operation in enumerate(ordered):
+            if index in locations:
+                self._group(operation, locations[index].position, locations[index].project_id)
 
-    def _place_by_stored_runs(
-        self, unplaced: list[RunOperation], placed: dict[UUID, RunLocation]
-    ) -> None:
-        """Place the operations relative to runs of the store and of this request."""
-        run_ids = {item.run_id for item in unplaced} | {
-            item.run.parent_run_id for item in unplaced if item.run.parent_run_id is not None
+    def _take_awaiting(self, run_ids: Collection[UUID]) -> list[RunOperation]:
+        """Take the deferred operations that await these runs, and those that await them in turn."""
+        taken: list[RunOperation] = []
+        while run_ids and deferred_operations.is_awaited(self.workspace_id, run_ids):
+            operations = deferred_operations.take_awaiting(self.workspace_id, run_ids)
+            for operation in operations:
+                _offload_payloads(self.workspace_id, operation)
+            taken += operations
+            run_ids = {operation.run_id for operation in operations}
+        if taken:
+            self.projects.load(taken)
+        return taken
+
+    def _locate_by_related_runs(
+        self, unplaced: dict[int, RunOperation], batch_locations: dict[UUID, RunLocation]
+    ) -> dict[int, RunLocation]:
+        """Locate operations by stored runs or runs of this request; defer the others."""
+        run_ids = {item.run_id for item in unplaced.values()} | {
+            item.run.parent_run_id
+            for item in unplaced.values()
+            if item.run.parent_run_id is not None
         }
-        known = locate_runs(self.workspace_id, run_ids - placed.keys()) | placed
+        by_run = (
+            run_store.locate(self.workspace_id, run_ids - batch_locations.keys()) | batch_locations
+        )
+        locations: dict[int, RunLocation] = {}
         while unplaced:
-            remaining = []
-            for operation in unplaced:
-                located = self._locate(operation, known)
-                if located is None:
-                    remaining.append(operation)
-                    continue
-                self._group(operation, located.place, located.project_id)
-                known[operation.run_id] = located
-            if len(remaining) == len(unplaced):
+            located = {
+                index: location
+                for index, operation in unplaced.items()
+                if (location := self._locate(operation, by_run)) is not None
+            }
+            if not located:
                 break
-            unplaced = remaining
-        for operation in unplaced:
-            deferred_operations.defer(self.workspace_id, operation)
+            by_run |= {unplaced[index].run_id: location for index, location in located.items()}
+            locations |= located
+            unplaced = {key: item for key, item in unplaced.items() if key not in located}
+        for operation in unplaced.values():
+            if not operation.is_update and self.projects.project_of(operation) is None:
+                self._reject(operation, "No such project.", "no_project")
+            else:
+                deferred_operations.defer_operation(self.workspace_id, operation)
+        return locations
 
     def _locate(
-        self, operation: RunOperation, known: dict[UUID, RunLocation]
+        self, operation: RunOperation, locations: dict[UUID, RunLocation]
     ) -> RunLocation | None:
-        """The project and place of the operation; None if it awaits another run."""
+        """The project and position of the operation; None if it awaits another run."""
         run = operation.run
         project_id = self.projects.project_of(operation)
-        stored = known.get(operation.run_id)
+        stored = locations.get(operation.run_id)
         if stored is not None:
-            named = project_id if run.names_project else None
-            return RunLocation(named or stored.project_id, operation.place or stored.place)
+            named_project_id = project_id if run.has_project else None
+            return RunLocation(
+                named_project_id or stored.project_id, operation.position or stored.position
+            )
         if operation.is_update or project_id is None:
             return None
-        if operation.place is not None:
-            return RunLocation(project_id, operation.place)
+        if operation.position is not None:
+            return RunLocation(project_id, operation.position)
         start_time = parse_timestamp(run.start_time, "start_time") or self.received_at
         if run.parent_run_id is None:
             return RunLocation(project_id, root_position(operation.run_id, start_time))
-        parent = known.get(run.parent_run_id)
+        parent = locations.get(run.parent_run_id)
         if parent is None:
             return None
-        place = child_position(
-            parent.place.dotted_order,
+        position = child_position(
+            parent.position.dotted_order,
             parent_run_id=run.parent_run_id,
             run_id=operation.run_id,
             start_time=start_time,
         )
-        return RunLocation(project_id if run.names_project else parent.project_id, place)
+        return RunLocation(project_id if run.has_project else parent.project_id, position)
 
-    def _group(self, operation: RunOperation, place: TreePosition, project_id: UUID) -> None:
+    def _group(self, operation: RunOperation, position: TreePosition, project_id: UUID) -> None:
         """Merge the operation into the write of its run; reject implausible start times."""
-        if place.partition_time > partitions.latest_start_time(self.received_at):
-            detail = f"The run starts in the future, at {place.partition_time:%Y-%m-%d %H:%M} UTC."
+        if position.partition_time > latest_start_time(self.received_at):
+            detail = (
+                f"The run starts in the future, at {position.partition_time:%Y-%m-%d %H:%M} UTC."
+            )
             self._reject(operation, detail, "in_the_future", project_id)
             return
-        if place.partition_time < EARLIEST_START:
+        if position.partition_time < EARLIEST_START:
             detail = f"The run starts before {EARLIEST_START:%Y}."
             self._reject(operation, detail, "in_the_past", project_id)
             return
@@ -307,24 +343,18 @@ class _Batch:
             "workspace_id": self.workspace_id,
             "id": operation.run_id,
             "project_id": project_id,
-            "partition_time": place.partition_time,
-            "trace_id": place.trace_id,
-            "parent_run_id": place.parent_run_id,
-            "dotted_order": place.dotted_order,
+            "partition_time": position.partition_time,
+            "trace_id": position.trace_id,
+            "parent_run_id": position.parent_run_id,
+            "dotted_order": position.dotted_order,
             "received_at": self.received_at,
         }
         if operation.run.trace_tier == TraceTier.LONG:
-            self.long_lived_traces.add(place.trace_id)
-        key = (operation.run_id, project_id, place.partition_time)
-        run_write = self.writes.setdefault(key, RunWrite(identity))
-        content = operation.content
-        if operation.is_update:
-            earlier = run_write.update
-            run_write.update = content if earlier is None else content.over(earlier)
-        else:
-            # The first of two creates has precedence; the second fills its gaps.
-            first = run_write.create
-            run_write.create = content if first is None else first.over(content)
+            self.long_lived_traces.add(position.trace_id)
+        run_write = self.writes.setdefault((operation.run_id, project_id), RunWrite(identity))
+        run_write.add(operation.content, is_update=operation.is_update)
+        if identity["partition_time"] != run_write.identity["partition_time"]:
+            run_write.move(identity, operation.content)
 
     def _reject(
         self, operation: RunOperation, detail: str, reason: str, project_id: UUID | None = None
@@ -333,37 +363,13 @@ class _Batch:
         self.rejected.append(error)
 
     def write(self) -> None:
-        """Write the grouped runs, then the deferred operations that await them, repeatedly."""
-        while self.writes:
-            writes, self.writes = self.writes, {}
-            new_keys = write_runs(list(writes.values()), optimistic=self.optimistic) - self.written
-            self.written |= writes.keys()
-            traces, self.long_lived_traces = self.long_lived_traces, set()
-            upgrade_traces(self.workspace_id, traces)
-            if self._append_to_log(writes, new_keys):
-                self.add_deferred([run_id for run_id, _, _ in writes])
-
-    def add_deferred(self, run_ids: Collection[UUID]) -> None:
-        """Add the operations that await these runs; the runs exist, so the write must upsert."""
-        operations = deferred_operations.take(self.workspace_id, run_ids)
-        if not operations:
+        """Write the grouped runs."""
+        if not self.writes:
             return
-        self.optimistic = False
-        self.projects.load(operations)
-        for operation in operations:
-            _offload_large_payloads(self.workspace_id, operation)
-        self.add(operations)
+        run_store.write(self.workspace_id, list(self.writes.values()), optimistic=self.optimistic)
+        upgrade_traces(self.workspace_id, self.long_lived_traces)
 
-    def _append_to_log(self, writes: dict[RunKey, RunWrite], new_keys: set[RunKey]) -> bool:
-        """Count the runs in their transaction; True if an operation awaits one of them."""
-        counts: dict[UUID, ProjectCount] = {}
-        runs = []
-        for key, run_write in writes.items():
-            run_id, project_id, partition_time = key
-            is_root = run_write.identity["parent_run_id"] is None
-            count = counts.setdefault(project_id, ProjectCount(partition_time))
-            count.add(partition_time, is_new=key in new_keys, is_root=is_root)
-            runs.append(
-                WrittenRun(run_id, project_id, run_write.identity["trace_id"], partition_time)
-            )
-        return ingest_log.append(self.workspace_id, self.received_at, counts, runs)
+    def count_rejections(self) -> None:
+        """Count the rejected operations in the ingest log."""
+        reasons = Counter((error.project_id, error.reason) for error in self.rejected)
+        ingest_log.count_rejections(self.workspace_id, reasons)

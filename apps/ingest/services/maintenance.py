@@ -1,18 +1,18 @@
-"""Scheduled upkeep: deferred operations and OTLP traces that went quiet."""
+"""Scheduled maintenance of deferred operations and of quiet OTLP traces."""
 
 from __future__ import annotations
 
 from datetime import timedelta
-from uuid import UUID
+from itertools import groupby, islice
+from operator import itemgetter
 
 from django.db import transaction
 from django.utils import timezone
 
 from apps.ingest.models import DeferredOperation
+from apps.ingest.otlp import trace_state
 from apps.ingest.services import ingest_runs
-from apps.trace_store import ChangedRun, run_store
-from apps.trace_store.postgres.postprocess import queue
-from apps.trace_store.postgres.writing import span_trees
+from apps.trace_store import run_store
 
 QUIET_AFTER = timedelta(minutes=2)
 """Exporters send every few seconds: a trace that is quiet for longer has probably ended."""
@@ -31,15 +31,17 @@ def retry_deferred_operations() -> None:
     """
     now = timezone.now()
     deferred = DeferredOperation.objects.across_workspaces(reason="applies deferred operations")
-    deferred.filter(created_at__lt=now - _DROP_AFTER).delete()
-    due = deferred.filter(created_at__lt=now - _RETRY_AFTER).order_by("created_at")[:_BATCH_SIZE]
-    awaited: dict[UUID, set[UUID]] = {}
-    for workspace_id, awaited_run_id in due.values_list("workspace_id", "awaited_run_id"):
-        awaited.setdefault(workspace_id, set()).add(awaited_run_id)
-    for workspace_id, run_ids in awaited.items():
-        if existing := run_store.existing(workspace_id, run_ids):
-            ingest_runs.apply_deferred(workspace_id, existing)
-    for orphan in deferred.filter(created_at__lt=now - _PROMOTE_AFTER)[:_BATCH_SIZE]:
+    deferred.received_before(now - _DROP_AFTER).delete()
+    due = deferred.received_before(now - _RETRY_AFTER).order_by("workspace_id", "awaited_run_id")
+    awaited = due.values_list("workspace_id", "awaited_run_id").distinct()
+    # Read all of them: most may await runs that never come.
+    remaining = awaited.iterator(chunk_size=_BATCH_SIZE)
+    while pairs := list(islice(remaining, _BATCH_SIZE)):
+        for workspace_id, group in groupby(pairs, key=itemgetter(0)):
+            run_ids = {awaited_run_id for _, awaited_run_id in group}
+            if existing := run_store.find_existing_ids(workspace_id, run_ids):
+                ingest_runs.apply_deferred(workspace_id, existing)
+    for orphan in deferred.received_before(now - _PROMOTE_AFTER).orphans()[:_BATCH_SIZE]:
         ingest_runs.promote_orphan(orphan)
 
 
@@ -52,13 +54,15 @@ def close_quiet_traces() -> int:
     closed = 0
     while True:
         with transaction.atomic():
-            rows = span_trees.close_quiet_traces(QUIET_AFTER)
-            for workspace_id, run_id, project_id, trace_id, partition_time in rows:
-                queue.enqueue(
-                    workspace_id, [ChangedRun(run_id, project_id, partition_time, trace_id)]
+            traces = trace_state.claim_quiet_traces(QUIET_AFTER)
+            for trace in traces:
+                closed += run_store.end_placeholder(
+                    trace.workspace_id,
+                    trace.placeholder,
+                    start_time=trace.first_at,
+                    end_time=trace.ended_at,
                 )
-        closed += len(rows)
-        if not rows:
+        if not traces:
             break
-    span_trees.delete_old_trees()
+    trace_state.delete_old_state()
     return closed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from apps.core.agent_address import parse_agent_address
+from apps.feedback.projects import parse_agent_address
 from apps.ingest.operations import RunOperation
 from apps.tracing.models import DEFAULT_PROJECT, Project
 from apps.tracing.services.projects import ensure_addressed_project, ensure_projects
@@ -59,7 +59,7 @@ def _uses_address(operation: RunOperation) -> bool:
 
 
 def _project_name(operation: RunOperation) -> str | None:
-    """The named project; a create without one uses the default, an update that of its run."""
+    """The name of the project; None if an address or the stored run determines the project."""
     name = operation.run.session_name
     if name:
         return name.replace("\x00", "\ufffd")

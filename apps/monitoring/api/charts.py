@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
@@ -10,7 +10,7 @@ from django.urls import path
 from drf_spectacular.utils import extend_schema
 from rest_framework.response import Response
 
-from apps.core.api import ApiRequest, WorkspaceAPIView
+from apps.core.api import ApiRequest, WorkspaceAPIView, validate
 from apps.core.tenancy import get_or_404
 from apps.monitoring.api.serializers import (
     ChartSerializer,
@@ -21,7 +21,7 @@ from apps.monitoring.api.serializers import (
     TimeRangeSerializer,
     parse_time_range,
 )
-from apps.monitoring.models import Chart, ChartType, OrganizationChart, Section
+from apps.monitoring.models import Chart, ChartType, OrganizationChart, OrganizationSection, Section
 from apps.monitoring.services import dashboards
 from apps.monitoring.services.chart_computer import ChartComputer
 from apps.monitoring.services.organization_dashboards import MultiWorkspaceComputer
@@ -34,13 +34,13 @@ from apps.tracing.models import Project
 CHART_PERMISSIONS: dict[str, str] = {"POST": Permission.CHARTS_READ, "*": Permission.CHARTS_WRITE}
 
 
-def section_json(section: Section) -> dict[str, Any]:
+def section_json(section: Section | OrganizationSection) -> dict[str, Any]:
     return {
         "id": section.pk,
         "title": section.title,
         "description": section.description,
         "index": section.index,
-        "session_id": section.project_id,
+        "session_id": section.project_id if isinstance(section, Section) else None,
         "created_at": section.created_at,
         "modified_at": section.modified_at,
     }
@@ -61,11 +61,42 @@ def chart_json(chart: Chart | OrganizationChart) -> dict[str, Any]:
     }
 
 
-def with_data(
+def chart_with_data(
     computer: ChartComputer | MultiWorkspaceComputer, chart: dict[str, Any]
 ) -> dict[str, Any]:
-    data = computer.points(chart["chart_type"], chart["series"], chart["common_filters"])
+    data = computer.compute_points(chart["chart_type"], chart["series"], chart["common_filters"])
     return chart | {"data": data}
+
+
+def section_with_data(
+    computer: ChartComputer | MultiWorkspaceComputer, section: Section | OrganizationSection
+) -> dict[str, Any]:
+    """Return the section with its charts and their data; `section.charts` may be prefetched."""
+    rows: list[Chart | OrganizationChart] = [*section.charts.all()]
+    rows.sort(key=lambda row: (row.index, row.created_at, row.pk))
+    charts = [chart_json(row) for row in rows]
+    computer.prepare(charts)
+    charts = [chart_with_data(computer, chart) for chart in charts]
+    return section_json(section) | {"charts": charts, "sub_sections": []}
+
+
+def preview_series(body: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the series of the preview's chart, each with an id."""
+    return [{"id": str(index), **series} for index, series in enumerate(body["chart"]["series"])]
+
+
+def preview_json(
+    computer: ChartComputer | MultiWorkspaceComputer,
+    body: dict[str, Any],
+    series: list[dict[str, Any]],
+) -> dict[str, Any]:
+    """Return the data of a chart that is not saved."""
+    chart = body["chart"]
+    return {
+        "data": computer.compute_points(
+            chart["chart_type"], series, chart.get("common_filters") or {}
+        )
+    }
 
 
 class ChartsAPIView(WorkspaceAPIView):
@@ -74,12 +105,6 @@ class ChartsAPIView(WorkspaceAPIView):
 
     def sections(self) -> Any:
         return Section.objects.for_workspace(self.workspace_id)
-
-    def section_with_data(self, computer: ChartComputer, section: Section) -> dict[str, Any]:
-        charts = [chart_json(chart) for chart in section.charts.in_order()]
-        computer.prepare(charts)
-        charts = [with_data(computer, chart) for chart in charts]
-        return section_json(section) | {"charts": charts, "sub_sections": []}
 
 
 class SectionsView(ChartsAPIView):
@@ -135,7 +160,7 @@ class SectionView(ChartsAPIView):
     def post(self, request: ApiRequest, section_id: UUID) -> Response:
         """The section with its charts and their data."""
         section = get_or_404(self.sections(), pk=section_id)
-        return Response(self.section_with_data(self.computer(request.data), section))
+        return Response(section_with_data(self.computer(request.data), section))
 
     @extend_schema(request=SectionSerializer, responses=dict)
     def patch(self, request: ApiRequest, section_id: UUID) -> Response:
@@ -173,7 +198,7 @@ class ChartsView(ChartsAPIView):
         computer = self.computer(request.data)
         sections = self.sections().in_order().prefetch_related("charts")[:100]
         return Response(
-            {"sections": [self.section_with_data(computer, section) for section in sections]}
+            {"sections": [section_with_data(computer, section) for section in sections]}
         )
 
 
@@ -196,17 +221,10 @@ class PreviewView(ChartsAPIView):
     @extend_schema(request=PreviewSerializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:
         """Compute the data of a chart without saving it."""
-        body = PreviewSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        chart = body.validated_data["chart"]
-        computer = self.computer(body.initial_data["bucket_info"])
-        series = with_default_ids(chart["series"])
-        points = computer.points(chart["chart_type"], series, chart.get("common_filters") or {})
-        return Response({"data": points})
-
-
-def with_default_ids(all_series: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{"id": str(index), **series} for index, series in enumerate(all_series)]
+        data: Any = request.data
+        body = validate(PreviewSerializer, data)
+        computer = self.computer(data["bucket_info"])
+        return Response(preview_json(computer, body, preview_series(body)))
 
 
 class ChartView(ChartsAPIView):
@@ -219,7 +237,7 @@ class ChartView(ChartsAPIView):
     def post(self, request: ApiRequest, chart_id: UUID) -> Response:
         """The chart with its data."""
         chart = self.chart(chart_id)
-        return Response(with_data(self.computer(request.data), chart_json(chart)))
+        return Response(chart_with_data(self.computer(request.data), chart_json(chart)))
 
     @extend_schema(request=ChartSerializer, responses=dict)
     def patch(self, request: ApiRequest, chart_id: UUID) -> Response:
@@ -244,15 +262,15 @@ class ProjectDashboardView(ChartsAPIView):
         time_range = parse_time_range(request.data)
         computer = ChartComputer(self.workspace_id, time_range)
         parts = dashboards.project_dashboard(project, time_range.start, time_range.end)
-        computer.prepare([chart for _, _, charts in parts for chart in charts])
+        computer.prepare([chart for part in parts for chart in part.charts])
         sections = [
             {
-                "id": section_id,
-                "title": title,
+                "id": part.id,
+                "title": part.title,
                 "index": index,
-                "charts": [with_data(computer, chart) for chart in charts],
+                "charts": [chart_with_data(computer, chart) for chart in part.charts],
             }
-            for index, (section_id, title, charts) in enumerate(parts)
+            for index, part in enumerate(parts)
         ]
         return Response(
             {

@@ -9,14 +9,17 @@ from django.urls import path
 from drf_spectacular.utils import extend_schema
 from rest_framework.response import Response
 
-from apps.core.api import OrganizationAPIView, OrganizationRequest
+from apps.core.api import OrganizationAPIView, OrganizationRequest, validate
 from apps.core.tenancy import get_or_404
 from apps.monitoring.api.charts import (
     chart_json,
+    chart_with_data,
     parse_body,
+    preview_json,
+    preview_series,
+    section_json,
     section_list,
-    with_data,
-    with_default_ids,
+    section_with_data,
 )
 from apps.monitoring.api.serializers import (
     ChartSerializer,
@@ -27,8 +30,11 @@ from apps.monitoring.api.serializers import (
     TimeRangeSerializer,
     parse_time_range,
 )
-from apps.monitoring.models import OrganizationChart, OrganizationSection
-from apps.monitoring.querysets import OrganizationSectionQuerySet
+from apps.monitoring.models import (
+    OrganizationChart,
+    OrganizationSection,
+    OrganizationSectionQuerySet,
+)
 from apps.monitoring.services import dashboards
 from apps.monitoring.services import organization_dashboards as services
 from apps.organizations.permissions import OrganizationPermission
@@ -43,29 +49,19 @@ WRITE_PERMISSION = OrganizationPermission.ORGANIZATION_MANAGE
 MAX_SECTIONS = 100
 
 
-def section_json(section: OrganizationSection) -> dict[str, Any]:
-    return {
-        "id": section.pk,
-        "title": section.title,
-        "description": section.description,
-        "index": section.index,
-        "session_id": None,
-        "created_at": section.created_at,
-        "modified_at": section.modified_at,
-    }
-
-
 class OrganizationChartsBase(OrganizationAPIView):
     required_permission: ClassVar[str | dict[str, str]] = ORGANIZATION_CHART_PERMISSIONS
 
     def sections(self) -> OrganizationSectionQuerySet:
-        return OrganizationSection.objects.of(self.organization_id)
+        return OrganizationSection.objects.of_organization(self.organization_id)
 
     def section(self, section_id: UUID) -> OrganizationSection:
         return get_or_404(self.sections(), pk=section_id)
 
     def chart(self, chart_id: UUID) -> OrganizationChart:
-        return get_or_404(OrganizationChart.objects.of(self.organization_id), pk=chart_id)
+        return get_or_404(
+            OrganizationChart.objects.of_organization(self.organization_id), pk=chart_id
+        )
 
     def readable_workspace_ids(self) -> frozenset[UUID]:
         return services.readable_workspaces(self.request.auth)
@@ -74,15 +70,6 @@ class OrganizationChartsBase(OrganizationAPIView):
         return services.MultiWorkspaceComputer(
             self.readable_workspace_ids(), parse_time_range(data)
         )
-
-    def section_with_data(
-        self, computer: services.MultiWorkspaceComputer, section: OrganizationSection
-    ) -> dict[str, Any]:
-        charts = [chart_json(chart) for chart in section.charts.all()]
-        charts.sort(key=lambda chart: (chart["index"], chart["id"]))
-        computer.prepare(charts)
-        charts = [with_data(computer, chart) for chart in charts]
-        return section_json(section) | {"charts": charts, "sub_sections": []}
 
 
 class OrganizationSectionsView(OrganizationChartsBase):
@@ -106,7 +93,7 @@ class OrganizationSectionView(OrganizationChartsBase):
     def post(self, request: OrganizationRequest, organization_section_id: UUID) -> Response:
         """The section with its charts and their data."""
         section = self.section(organization_section_id)
-        return Response(self.section_with_data(self.computer(request.data), section))
+        return Response(section_with_data(self.computer(request.data), section))
 
     @extend_schema(request=SectionSerializer, responses=dict)
     def patch(self, request: OrganizationRequest, organization_section_id: UUID) -> Response:
@@ -150,7 +137,7 @@ class OrganizationChartsView(OrganizationChartsBase):
         computer = self.computer(request.data)
         sections = self.sections().in_order().prefetch_related("charts")[:MAX_SECTIONS]
         return Response(
-            {"sections": [self.section_with_data(computer, section) for section in sections]}
+            {"sections": [section_with_data(computer, section) for section in sections]}
         )
 
 
@@ -173,14 +160,12 @@ class OrganizationPreviewView(OrganizationChartsBase):
     @extend_schema(request=PreviewSerializer, responses=dict)
     def post(self, request: OrganizationRequest) -> Response:
         """Compute the data of a chart without saving it."""
-        body = PreviewSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        chart = body.validated_data["chart"]
-        computer = self.computer(body.initial_data["bucket_info"])
-        series = with_default_ids(chart["series"])
+        data: Any = request.data
+        body = validate(PreviewSerializer, data)
+        computer = self.computer(data["bucket_info"])
+        series = preview_series(body)
         services.check_workspaces_readable(series, computer.workspace_ids)
-        points = computer.points(chart["chart_type"], series, chart.get("common_filters") or {})
-        return Response({"data": points})
+        return Response(preview_json(computer, body, series))
 
 
 class OrganizationChartView(OrganizationChartsBase):
@@ -188,7 +173,7 @@ class OrganizationChartView(OrganizationChartsBase):
     def post(self, request: OrganizationRequest, organization_chart_id: UUID) -> Response:
         """The chart with its data."""
         chart = self.chart(organization_chart_id)
-        return Response(with_data(self.computer(request.data), chart_json(chart)))
+        return Response(chart_with_data(self.computer(request.data), chart_json(chart)))
 
     @extend_schema(request=ChartSerializer, responses=dict)
     def patch(self, request: OrganizationRequest, organization_chart_id: UUID) -> Response:

@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from rest_framework import serializers
 
+from apps.core.api import validate
 from apps.monitoring.buckets import Stride
 from apps.monitoring.models import ChartType
 from apps.monitoring.series import parse_group_by
@@ -48,9 +49,7 @@ class TimeRangeSerializer(serializers.Serializer[Any]):
 
 def parse_time_range(data: Any) -> TimeRange:
     """Parse the time range in a request body."""
-    body = TimeRangeSerializer(data=data or {})
-    body.is_valid(raise_exception=True)
-    fields: dict[str, Any] = body.validated_data
+    fields = validate(TimeRangeSerializer, data or {})
     return TimeRange.with_defaults(
         start=parse_time(fields.get("start_time")),
         end=parse_time(fields.get("end_time")),
@@ -64,10 +63,13 @@ def parse_time_range(data: Any) -> TimeRange:
 def _parse_stride(fields: dict[str, Any] | None) -> Stride | None:
     if not fields:
         return None
-    rest = timedelta(hours=fields.get("hours") or 0, minutes=fields.get("minutes") or 0)
-    days, rest = (fields.get("days") or 0) + rest.days, rest - timedelta(days=rest.days)
-    # Days together with hours are a length of time; days alone are calendar days.
-    return Stride(days) if not rest else Stride(rest=timedelta(days=days) + rest)
+    duration = timedelta(hours=fields.get("hours") or 0, minutes=fields.get("minutes") or 0)
+    days, duration = (
+        (fields.get("days") or 0) + duration.days,
+        duration - timedelta(days=duration.days),
+    )
+    # Days alone are calendar days; days with hours or minutes are a fixed duration.
+    return Stride(days) if not duration else Stride(duration=timedelta(days=days) + duration)
 
 
 class SectionSerializer(serializers.Serializer[Any]):
@@ -105,7 +107,7 @@ class CloneSerializer(serializers.Serializer[Any]):
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         if (attrs.get("section_id") is None) == (attrs.get("session_id") is None):
-            raise serializers.ValidationError("Set either section_id or session_id.")
+            raise serializers.ValidationError("Set either `section_id` or `session_id`.")
         return attrs
 
 

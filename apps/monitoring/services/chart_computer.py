@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any
@@ -46,6 +47,8 @@ class TimeRange:
     zone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
     group_by: GroupBy | None = None
     with_data: bool = True
+    shift: timedelta = timedelta(0)
+    """How much earlier than `start` to `end` the buckets are."""
 
     @classmethod
     def with_defaults(
@@ -56,19 +59,39 @@ class TimeRange:
         stride: Stride | None = None,
         **options: Any,
     ) -> TimeRange:
-        """Default to the last week, and to a stride that fits the length."""
+        """Return a time range that defaults to the last week and to a stride that fits it."""
         end = end or datetime.now(UTC)
         start = start or end - _DEFAULT_LENGTH
         return cls(
             start=start, end=end, stride=stride or buckets.choose_stride(end - start), **options
         )
 
+    @property
+    def previous(self) -> TimeRange:
+        """The time range before this one, with as many buckets; their edges are strides apart."""
+        stride = self.stride.approximate_length
+        return replace(self, shift=self.shift + -(-(self.end - self.start) // stride) * stride)
+
     def edges(self, chart_type: str) -> list[datetime]:
         if ChartType(chart_type).is_over_time:
-            return buckets.edges(self.start, self.end, self.stride, self.zone)
-        if self.end <= self.start:
+            edges = buckets.bucket_edges(self.start, self.end, self.stride, self.zone)
+        elif self.end <= self.start:
             raise errors.Invalid("end_time: must be later than start_time.")
-        return [self.start, self.end + timedelta(microseconds=1)]
+        else:
+            edges = [self.start, self.end + timedelta(microseconds=1)]
+        return [edge - self.shift for edge in edges] if self.shift else edges
+
+
+@dataclass(slots=True)
+class SeriesData:
+    """The values of a series: one per bucket for each group, or for the group None."""
+
+    id: str
+    values_by_group: Mapping[str | None, Sequence[Any]]
+    group_count: int = 0
+    """The number of groups in the time range; `values_by_group` has the largest, largest first."""
+    counted_since: datetime | None = None
+    """Set if there were too many runs: only those since this time are counted."""
 
 
 @dataclass
@@ -79,7 +102,8 @@ class ChartComputer:
     time_range: TimeRange
     _results: dict[Any, MetricsResult] = field(default_factory=dict)
     _measures: dict[Any, set[Measure]] = field(default_factory=dict)
-    """The measures that all charts need, by the runs that they select."""
+    """The measures that the charts need, by `_selection_key`."""
+    _quantiles: dict[Any, set[float]] = field(default_factory=dict)
 
     @cached_property
     def _projects(self) -> dict[UUID, UUID | None]:
@@ -87,7 +111,7 @@ class ChartComputer:
         projects = Project.objects.for_workspace(self.workspace_id).present()
         return dict(projects.values_list("pk", "reference_dataset_id"))
 
-    def scope(self, common: Mapping[str, Any]) -> ChartScope:
+    def _scope(self, common: Mapping[str, Any]) -> ChartScope:
         return ChartScope(
             list(self._projects),
             common,
@@ -100,45 +124,95 @@ class ChartComputer:
         )
 
     def prepare(self, charts: Sequence[Mapping[str, Any]]) -> None:
-        """Collect the measures of all charts before `points`, so that they share queries."""
+        """Collect the measures of the charts, so that `compute_points` shares queries."""
         for chart in charts:
-            scope = self.scope(chart["common_filters"])
+            scope = self._scope(chart["common_filters"])
             self._add_measures(self._parse(chart["series"], scope))
 
     def _parse(self, payload: Sequence[Mapping[str, Any]], scope: ChartScope) -> list[Series]:
         return [parse_series(series, scope, self.time_range.group_by) for series in payload]
 
     def _add_measures(self, all_series: Sequence[Series]) -> None:
-        for key, measures in _measures_by_key(all_series).items():
-            self._measures.setdefault(key, set()).update(measures)
+        for metric in _run_metrics(all_series):
+            key = _selection_key(metric)
+            self._measures.setdefault(key, set()).update(metric.measures)
+            self._quantiles.setdefault(key, set()).update(metric.quantiles)
 
-    def points(
+    def compute_points(
         self, chart_type: str, payload: Sequence[Mapping[str, Any]], common: Mapping[str, Any]
     ) -> list[dict[str, Any]]:
         """Return the data points of a chart. Raises `Invalid` for an invalid series."""
-        all_series = self._parse(payload, self.scope(common))
+        all_data = self.compute_series(chart_type, payload, common)
+        edges = self.time_range.edges(chart_type) if all_data else []
+        return [
+            {
+                "series_id": data.id,
+                "timestamp": edges[bucket],
+                "value": value,
+                "group": group,
+            }
+            for data in all_data
+            for group in sorted(data.values_by_group, key=str)
+            for bucket, value in enumerate(data.values_by_group[group])
+        ]
+
+    def compute_series(
+        self,
+        chart_type: str,
+        payload: Sequence[Mapping[str, Any]],
+        common: Mapping[str, Any],
+        groups: Sequence[Sequence[str | None]] | None = None,
+    ) -> list[SeriesData]:
+        """Return the values of each series; `groups` selects the groups of each series.
+
+        Raises `Invalid` for an invalid series.
+        """
+        all_series = self._parse(payload, self._scope(common))
         if chart_type == ChartType.TEXT or not self.time_range.with_data or not all_series:
             return []
         edges = self.time_range.edges(chart_type)
         if len(all_series) > MAX_SERIES or len(all_series) * len(edges) > MAX_POINTS:
-            raise errors.Invalid("series: too many points for one chart.")
+            raise errors.Invalid(
+                f"series: a chart has at most {MAX_SERIES} series and {MAX_POINTS} points."
+            )
         self._add_measures(all_series)
-        return [point for series in all_series for point in self._series_points(series, edges)]
-
-    def _series_points(self, series: Series, edges: list[datetime]) -> list[dict[str, Any]]:
-        values = self._values(series.metric, series.group_by, edges)
-        empty_value = 0 if _is_count(series.metric) else None
-        groups: list[str | None] = sorted({group for _, group in values}, key=str) or [None]
         return [
-            {
-                "series_id": series.id,
-                "timestamp": edges[bucket],
-                "value": values.get((bucket, group), empty_value),
-                "group": group,
-            }
-            for group in groups
-            for bucket in range(len(edges) - 1)
+            self._series_data(series, edges, groups[index] if groups is not None else None)
+            for index, series in enumerate(all_series)
         ]
+
+    def _series_data(
+        self, series: Series, edges: list[datetime], groups: Sequence[str | None] | None
+    ) -> SeriesData:
+        group_by = _without_limit(series.group_by) if groups is not None else series.group_by
+        values = self._values(series.metric, group_by, edges)
+        empty_value = 0 if _is_count(series.metric) else None
+        result = self._first_result(series.metric, group_by, edges)
+        runs = {group: metrics.runs for group, metrics in result.by_group.items()}
+        if groups is None:
+            present = {group for _, group in values} or {None}
+            groups = sorted(present, key=lambda group: (-runs.get(group, 0), str(group)))
+        return SeriesData(
+            series.id,
+            {
+                group: [
+                    values.get((bucket, group), empty_value) for bucket in range(len(edges) - 1)
+                ]
+                for group in groups
+            },
+            result.group_count,
+            result.counted_since,
+        )
+
+    def _first_result(
+        self, metric: MetricSpec, group_by: GroupBy | None, edges: list[datetime]
+    ) -> MetricsResult:
+        """Return the result that determines the groups of the series."""
+        while isinstance(metric, RatioSpec):
+            metric = metric.denominator
+        if isinstance(metric, RunMetricSpec):
+            return self._aggregate(metric, group_by, edges)
+        return MetricsResult({})
 
     def _values(
         self,
@@ -151,9 +225,10 @@ class ChartComputer:
                 result = self._aggregate(metric, group_by, edges)
                 return {key: metric.value(metrics) for key, metrics in result.by_bucket.items()}
             case FeedbackMetricSpec():
-                return self._feedback(metric, edges)
+                return self._feedback_values(metric, edges)
             case RatioSpec():
-                numerators = self._values(metric.numerator, group_by, edges)
+                # The largest groups are those of the denominator.
+                numerators = self._values(metric.numerator, _without_limit(group_by), edges)
                 denominators = self._values(metric.denominator, group_by, edges)
                 return {
                     key: (numerators.get(key) or 0) / denominator
@@ -167,8 +242,9 @@ class ChartComputer:
         group_by: GroupBy | None,
         edges: list[datetime],
     ) -> MetricsResult:
-        measures = self._measures[_selection_key(metric)]
-        key = (*_selection_key(metric), group_by, tuple(edges), frozenset(measures))
+        selection = _selection_key(metric)
+        measures, quantiles = self._measures[selection], self._quantiles[selection]
+        key = (*selection, group_by, tuple(edges), frozenset(measures), frozenset(quantiles))
         if key not in self._results:
             self._results[key] = run_store.aggregate(
                 self.workspace_id,
@@ -178,12 +254,14 @@ class ChartComputer:
                     group_by=group_by,
                     depth=metric.depth,
                     measures=[measure for measure in Measure if measure in measures],
-                    quantiles=metric.quantiles,
+                    quantiles=sorted(quantiles),
                 ),
             )
         return self._results[key]
 
-    def _feedback(self, metric: FeedbackMetricSpec, edges: list[datetime]) -> dict[GroupKey, Any]:
+    def _feedback_values(
+        self, metric: FeedbackMetricSpec, edges: list[datetime]
+    ) -> dict[GroupKey, Any]:
         stats_by_key = score_series.by_bucket(
             self.workspace_id, extract_root_condition(metric.query), edges, metric.key
         )
@@ -196,21 +274,23 @@ class ChartComputer:
 def _selection_key(metric: RunMetricSpec) -> tuple[Any, ...]:
     query = metric.query
     where = (query.where, query.where_root, query.where_any, query.is_root, query.run_type)
-    return (tuple(query.project_ids or ()), repr(where), metric.depth, metric.quantiles)
+    return (tuple(query.project_ids or ()), repr(where), metric.depth)
 
 
-def _measures_by_key(all_series: Sequence[Series]) -> dict[Any, set[Measure]]:
-    """Return the measures that the series need, by the runs that they select."""
-    measures: dict[Any, set[Measure]] = {}
+def _without_limit(group_by: GroupBy | None) -> GroupBy | None:
+    return group_by and replace(group_by, max_groups=sys.maxsize)
+
+
+def _run_metrics(all_series: Sequence[Series]) -> Iterator[RunMetricSpec]:
+    """Yield the metrics of runs that the series need."""
     pending: list[MetricSpec] = [series.metric for series in all_series]
     while pending:
         metric = pending.pop()
         match metric:
             case RunMetricSpec():
-                measures.setdefault(_selection_key(metric), set()).update(metric.measures)
+                yield metric
             case RatioSpec():
                 pending += [metric.numerator, metric.denominator]
-    return measures
 
 
 def _is_count(metric: MetricSpec) -> bool:

@@ -22,7 +22,7 @@ from apps.tracing.models import Project
 
 
 def readable_workspaces(caller: OrganizationCaller) -> frozenset[UUID]:
-    """The workspaces whose charts the caller may read."""
+    """Return the ids of the workspaces whose charts the caller may read."""
     return frozenset(
         access.workspace.pk
         for access in accessible_workspaces(caller)
@@ -39,7 +39,7 @@ class MultiWorkspaceComputer:
     _computers: dict[UUID, ChartComputer] = field(default_factory=dict)
 
     def prepare(self, charts: Sequence[Mapping[str, Any]]) -> None:
-        """Collect the measures of all charts before `points`, so that they share queries."""
+        """Collect the measures of the charts, so that `compute_points` shares queries."""
         for workspace_id in self.workspace_ids:
             workspace_charts = [
                 {**chart, "series": _series_of_workspace(workspace_id, chart["series"])}
@@ -48,15 +48,15 @@ class MultiWorkspaceComputer:
             if any(chart["series"] for chart in workspace_charts):
                 self._computer(workspace_id).prepare(workspace_charts)
 
-    def points(
+    def compute_points(
         self, chart_type: str, payload: Sequence[Mapping[str, Any]], common: Mapping[str, Any]
     ) -> list[dict[str, Any]]:
-        """Return the points in the order of the series, without those of unreadable workspaces."""
+        """Return the points in the order of the series; omit series of unreadable workspaces."""
         points: list[dict[str, Any]] = []
         for series in payload:
-            workspace_id = workspace_id_of(series)
+            workspace_id = parse_workspace_id(series)
             if workspace_id in self.workspace_ids:
-                points += self._computer(workspace_id).points(chart_type, [series], common)
+                points += self._computer(workspace_id).compute_points(chart_type, [series], common)
         return points
 
     def _computer(self, workspace_id: UUID) -> ChartComputer:
@@ -65,7 +65,7 @@ class MultiWorkspaceComputer:
         return self._computers[workspace_id]
 
 
-def workspace_id_of(series: Mapping[str, Any]) -> UUID:
+def parse_workspace_id(series: Mapping[str, Any]) -> UUID:
     try:
         return UUID(str(series.get("workspace_id")))
     except ValueError:
@@ -77,15 +77,15 @@ def check_workspaces_readable(
 ) -> None:
     """Raise `NotFound` if a series names a missing or unreadable workspace."""
     if len(payload) > MAX_SERIES:
-        raise errors.Invalid(f"series: at most {MAX_SERIES}.")
-    if not {workspace_id_of(series) for series in payload} <= set(readable):
+        raise errors.Invalid(f"series: a chart has at most {MAX_SERIES}.")
+    if not {parse_workspace_id(series) for series in payload} <= set(readable):
         raise errors.NotFound("series.workspace_id: workspace not found.")
 
 
 def _series_of_workspace(
     workspace_id: UUID, payload: Sequence[Mapping[str, Any]]
 ) -> list[Mapping[str, Any]]:
-    return [series for series in payload if workspace_id_of(series) == workspace_id]
+    return [series for series in payload if parse_workspace_id(series) == workspace_id]
 
 
 def create_section(*, organization_id: UUID, title: str, **fields: Any) -> OrganizationSection:
@@ -98,11 +98,11 @@ def create_section(*, organization_id: UUID, title: str, **fields: Any) -> Organ
 def create_chart(
     *, organization_id: UUID, section_id: UUID | None, readable: Collection[UUID], **fields: Any
 ) -> OrganizationChart:
-    """Create a chart in the section, by default the first of the organization.
+    """Create a chart in the section, by default in the first section of the organization.
 
     Raises `Invalid` for an invalid series, `NotFound` for an unreadable workspace.
     """
-    sections = OrganizationSection.objects.of(organization_id)
+    sections = OrganizationSection.objects.of_organization(organization_id)
     if section_id is None:
         section = sections.in_order().first() or create_section(
             organization_id=organization_id, title=dashboards.DEFAULT_TITLE
@@ -110,7 +110,7 @@ def create_chart(
     else:
         section = get_or_404(sections, pk=section_id)
     if section.charts.count() >= dashboards.MAX_CHARTS:
-        raise errors.Invalid(f"A section has at most {dashboards.MAX_CHARTS} charts.")
+        raise errors.Invalid(f"section_id: a section has at most {dashboards.MAX_CHARTS} charts.")
     check_workspaces_readable(fields.get("series") or (), readable)
     chart = OrganizationChart(
         organization_id=organization_id, section=section, **dashboards.validate_chart_fields(fields)
@@ -122,10 +122,10 @@ def create_chart(
 def update_chart(
     *, chart: OrganizationChart, changes: Mapping[str, Any], readable: Collection[UUID]
 ) -> OrganizationChart:
-    """Set the given fields; `section_id` moves it to another section of the organization."""
+    """Set the changed fields; `section_id` moves the chart to another section."""
     changes = dict(changes)
     if "section_id" in changes:
-        sections = OrganizationSection.objects.of(chart.organization_id)
+        sections = OrganizationSection.objects.of_organization(chart.organization_id)
         chart.section = get_or_404(sections, pk=changes.pop("section_id"))
     check_workspaces_readable(changes.get("series") or (), readable)
     fields = {"series": chart.series, "common_filters": chart.common_filters} | changes
@@ -156,17 +156,10 @@ def clone_project_dashboard(*, organization_id: UUID, project: Project) -> Organ
     """Copy the prebuilt dashboard of a project into a section of the organization."""
     section = create_section(organization_id=organization_id, title=project.name[:190])
     workspace_id = str(project.workspace_id)
-    charts = [chart for _, _, part in dashboards.project_dashboard(project) for chart in part]
     OrganizationChart.objects.bulk_create(
-        OrganizationChart(
-            organization_id=organization_id,
-            section=section,
-            title=chart["title"][:200],
-            chart_type=chart["chart_type"],
-            index=index,
-            common_filters=chart["common_filters"],
-            series=dashboards.with_new_ids(chart["series"], workspace_id=workspace_id),
+        OrganizationChart(organization_id=organization_id, section=section, **fields)
+        for fields in dashboards.prebuilt_chart_fields(
+            dashboards.project_dashboard(project), workspace_id=workspace_id
         )
-        for index, chart in enumerate(charts)
     )
     return section
