@@ -11,11 +11,11 @@ class DeploymentsConfig(AppConfig):
         from apps.deployments.models import Deployment  # noqa: PLC0415
         from apps.deployments.querysets import DeploymentQuerySet  # noqa: PLC0415
         from apps.deployments.services import lifecycle  # noqa: PLC0415
-        from apps.organizations import hooks, resources  # noqa: PLC0415
+        from apps.organizations import hooks  # noqa: PLC0415
         from apps.organizations.models import ResourceType  # noqa: PLC0415
 
         def deployments(workspace_id: UUID) -> DeploymentQuerySet:
             return Deployment.objects.for_workspace(workspace_id).present()
 
-        resources.describe(ResourceType.DEPLOYMENT, deployments)
+        hooks.register_resource(ResourceType.DEPLOYMENT, deployments)
         hooks.workspace_deleted.connect(lifecycle.delete_workspace_deployments)

@@ -11,15 +11,15 @@ from urllib.parse import parse_qs, urlsplit
 from uuid import UUID
 
 from channels.generic.websocket import AsyncWebsocketConsumer
+from django.urls import path
 
 from apps.api_keys import live_reauth
 from apps.core.errors import AppError
-from apps.core.http.asgi import session_key_of
+from apps.core.http.asgi import get_session_key
 from apps.core.json import dumps_text
 from apps.core.sync_bridge import in_thread
-from apps.deployments import queries
+from apps.deployments import dispatch, queries
 from apps.deployments.models import LogKind, Revision
-from apps.deployments.services import notifications
 from apps.deployments.statuses import FINAL
 from apps.organizations.models import User
 from apps.organizations.permissions import Permission
@@ -69,22 +69,20 @@ class RevisionLogConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # unty
             await self.close(refusal)
             return
         self.credential = live_reauth.session_credential(
-            session_key_of(self.scope) or "",
+            get_session_key(self.scope) or "",
             self.scope["user"],
             ids["workspace_id"],
             Permission.DEPLOYMENTS_READ,
         )
         self.workspace_id: UUID = ids["workspace_id"]
         self.revision_id: UUID = ids["revision_id"]
-        await self.channel_layer.group_add(
-            notifications.group_name(self.revision_id), self.channel_name
-        )
+        await self.channel_layer.group_add(dispatch.group_name(self.revision_id), self.channel_name)
         self.stream_task = asyncio.create_task(self._stream())
 
     async def disconnect(self, code: int) -> None:
         if self.stream_task is not None:
             self.stream_task.cancel()
-            group = notifications.group_name(self.revision_id)
+            group = dispatch.group_name(self.revision_id)
             await self.channel_layer.group_discard(group, self.channel_name)
 
     async def revision_changed(self, message: dict[str, Any]) -> None:
@@ -164,9 +162,18 @@ def _read_update(
     status = revisions.values_list("status", flat=True).first()
     if status is None:
         return None
-    rows = queries.lines_after(workspace_id, revision_id, kind, after, MAX_LINES_PER_MESSAGE)
+    rows = queries.list_lines_after(workspace_id, revision_id, kind, after, MAX_LINES_PER_MESSAGE)
     lines = [
         (pk, at.isoformat(timespec="milliseconds").replace("+00:00", "Z"), level, text)
         for pk, at, level, text in rows
     ]
     return LogUpdate(lines, status)
+
+
+websocket_routes = [
+    path(
+        "o/<uuid:workspace_id>/deployments/<uuid:deployment_id>/revisions/<uuid:revision_id>/live",
+        RevisionLogConsumer.as_asgi(),
+        name="revision-live",
+    ),
+]

@@ -14,6 +14,10 @@ class NameTaken(errors.Conflict):
         super().__init__(f"This workspace already has a deployment named {name}.")
 
 
+class QuotaReached(errors.RateLimited):
+    code = "deployment_quota"
+
+
 class ReservedVariables(errors.BadRequest):
     code = "reserved_variables"
 
@@ -42,6 +46,25 @@ class SourceNotSupported(errors.BadRequest):
 class RevisionNotBuilt(errors.Conflict):
     code = "revision_not_built"
     detail = "The revision has no finished build, so it cannot be deployed again."
+
+
+class OtherRevisionInProgress(errors.Conflict):
+    code = "other_revision_in_progress"
+
+    def __init__(self, number: int) -> None:
+        super().__init__(
+            f"Revision {number} is in progress. Wait until it has finished or stop it."
+        )
+
+
+class NotDeployed(errors.Conflict):
+    code = "deployment_not_deployed"
+    detail = "No revision of the deployment has been deployed yet."
+
+
+class DeploymentStopped(errors.Conflict):
+    code = "deployment_stopped"
+    detail = "The deployment is stopped. Start it first."
 
 
 class RevisionFinished(errors.Conflict):

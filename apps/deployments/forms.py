@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from django import forms
+from django.http import QueryDict
 
 from apps.deployments.models import MAX_REQUEST_LIMIT, Deployment
 
@@ -90,10 +92,32 @@ class NewDeploymentForm(SourceForm):
     field_order = ["name", "repo_url", "branch", "config_path", "variables", "tracing"]
 
 
-class VariablesForm(forms.Form):
-    """A new set of variables that replaces the deployment's environment."""
+VALUE_PREFIX = "value."
 
-    variables = VariablesField(
-        label="All variables",
-        help_text="One NAME=value per line. These variables replace all existing ones.",
+
+class VariablesForm(forms.Form):
+    """Changes to single variables: new values, names to remove, and added variables.
+
+    An empty field `value.<NAME>` leaves the variable unchanged.
+    """
+
+    removed = forms.MultipleChoiceField(required=False)
+    added = VariablesField(
+        required=False,
+        label="Add variables",
+        help_text="One NAME=value per line. Values are stored encrypted and never shown again.",
     )
+
+    def __init__(self, data: QueryDict | None, *, names: Sequence[str]) -> None:
+        super().__init__(data)
+        removed = self.fields["removed"]
+        assert isinstance(removed, forms.MultipleChoiceField)  # noqa: S101
+        removed.choices = [(name, name) for name in names]
+        self._names = names
+
+    @property
+    def values(self) -> dict[str, str]:
+        """The new values by name."""
+        fields = {name: self.data.get(f"{VALUE_PREFIX}{name}", "") for name in self._names}
+        changed = {name: value for name, value in fields.items() if value}
+        return changed | dict(self.cleaned_data["added"])

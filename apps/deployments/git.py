@@ -50,7 +50,7 @@ def parse_address(text: str) -> GitAddress:
             "The Git address has a space, a control character or a leading dash, or is too long."
         )
     if text.startswith("/"):
-        return _local(text, Path(text))
+        return _parse_local(text, Path(text))
     scheme, separator, _ = text.partition("://")
     if not separator:
         match = _SCP_LIKE.fullmatch(text)
@@ -65,15 +65,15 @@ def parse_address(text: str) -> GitAddress:
         parts = urlsplit(text)
         if parts.hostname not in (None, "localhost"):
             raise errors.InvalidGitAddress("A file:// address must not have a host.")
-        return _local(text, Path(unquote(parts.path)))
+        return _parse_local(text, Path(unquote(parts.path)))
     if scheme not in REMOTE_SCHEMES:
         raise errors.InvalidGitAddress(
             f"Git addresses with the scheme {scheme}:// are not supported."
         )
-    return _remote(text, scheme)
+    return _parse_remote(text, scheme)
 
 
-def _remote(text: str, scheme: str) -> GitAddress:
+def _parse_remote(text: str, scheme: str) -> GitAddress:
     try:
         parts = urlsplit(text)
         host, _ = parts.hostname, parts.port
@@ -89,20 +89,27 @@ def _remote(text: str, scheme: str) -> GitAddress:
     return GitAddress(text, scheme, host=host)
 
 
-def _local(text: str, folder: Path) -> GitAddress:
+def _parse_local(text: str, folder: Path) -> GitAddress:
+    if not folder.is_absolute():
+        raise errors.InvalidGitAddress("The path of a local repository must be absolute.")
+    real = folder.resolve()
+    if is_sample(real):
+        return GitAddress(text, "file", folder=real)
     if not settings.ALLOW_FILE_GIT:
         raise errors.InvalidGitAddress(
             "Local repositories are not allowed on this installation (ALLOW_FILE_GIT)."
         )
-    if not folder.is_absolute():
-        raise errors.InvalidGitAddress("The path of a local repository must be absolute.")
-    real, data = folder.resolve(), settings.DATA_DIR
     # DATA_DIR has the sources of other tenants.
-    if real.is_relative_to(data) and not real.is_relative_to(data / SAMPLE_REPOSITORY):
+    if real.is_relative_to(settings.DATA_DIR):
         raise errors.InvalidGitAddress(
             "Repositories inside the platform's data folder are not allowed."
         )
     return GitAddress(text, "file", folder=real)
+
+
+def is_sample(folder: Path) -> bool:
+    """Return whether the folder is the repository of the platform's own sample agent."""
+    return folder.is_relative_to(settings.DATA_DIR / SAMPLE_REPOSITORY)
 
 
 def normalize_ref(ref: str) -> str:
@@ -121,7 +128,7 @@ def check_reachable(host: str) -> None:
     """Reject a host that resolves to this machine or a private network, unless that is allowed.
 
     Called immediately before each fetch. It catches mistakes and simple probes; the network policy
-    of the sandbox is what limits a build.
+    of the sandbox limits a build.
     """
     if settings.ALLOW_PRIVATE_ADDRESSES:
         return

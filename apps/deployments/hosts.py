@@ -8,14 +8,13 @@ import socket
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Self
 from uuid import UUID
 
 from django.conf import settings
 
 from apps.core import secrets
-from apps.deployments import interpreters, sandbox
+from apps.deployments import interpreters, networks, sandbox
 from apps.deployments.build_dirs import RevisionDir
 from apps.deployments.langgraph_json.server_config import ServerConfig
 from apps.deployments.models import Deployment, Revision
@@ -38,6 +37,8 @@ class LaunchedHost:
     """The worker's blocking end of the socket pair; EOF means that the host ended."""
     run_seconds: float | None = None
     """The maximum duration of a run; None if the revision sets none."""
+    generation: int = 0
+    """The deployment's `host_generation` at the start."""
 
     @property
     def logs(self) -> IO[bytes]:
@@ -54,12 +55,7 @@ class LaunchedHost:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
         with contextlib.suppress(TimeoutError):
             self.process.wait(5)
@@ -75,10 +71,13 @@ def launch(revision_id: UUID, *, attempt: int | None = None) -> LaunchedHost:
     revision = revisions.select_related(*related).filter(pk=revision_id).first()
     if revision is None:
         raise LaunchFailed("The revision no longer exists.")
-    built = attempt if attempt is not None else revision.built_attempt
-    if built is None:
+    if attempt is None and revision.deployment.is_stopped:
+        raise LaunchFailed("The deployment is stopped.")
+    built_attempt = attempt if attempt is not None else revision.built_attempt
+    if built_attempt is None:
         raise LaunchFailed("The revision has no finished build.")
-    directory = RevisionDir.for_attempt(revision.pk, built, revision.workspace.organization.number)
+    organization_number = revision.workspace.organization.number
+    directory = RevisionDir.for_attempt(revision.pk, built_attempt, organization_number)
     if not directory.venv.is_dir():
         raise LaunchFailed("The build of the revision is no longer on this machine.")
     config = revision.config or {}
@@ -97,6 +96,8 @@ def launch(revision_id: UUID, *, attempt: int | None = None) -> LaunchedHost:
                 *(str(directory.python), "-P", "-m", PROGRAM.name),
                 *("--fd", str(host_end.fileno())),
                 *("--config", str(directory.source / revision.config_path)),
+                # Several times before the limit, so that the log shows where the import hangs.
+                *("--dump-import-seconds", str(settings.GRAPH_IMPORT_TIMEOUT_SECONDS / 4)),
             ],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -109,7 +110,8 @@ def launch(revision_id: UUID, *, attempt: int | None = None) -> LaunchedHost:
     finally:
         host_end.close()
     server = ServerConfig.model_validate(revision.facts.get("variables") or {})
-    return LaunchedHost(revision.pk, process, worker_end, server.run_seconds)
+    generation = revision.deployment.host_generation
+    return LaunchedHost(revision.pk, process, worker_end, server.run_seconds, generation)
 
 
 def _policy(revision: Revision, directory: RevisionDir, interpreter: Path) -> sandbox.Policy:
@@ -120,7 +122,8 @@ def _policy(revision: Revision, directory: RevisionDir, interpreter: Path) -> sa
         uid=directory.uid,
         python=interpreter,
         hostname=revision.deployment.slug[:63],
-        network=sandbox.Network.SHARED,
+        network=networks.network(),
+        egress=networks.agent_egress(),
         limits=sandbox.Limits(
             memory_bytes=settings.GRAPH_HOST_MEMORY_MB * sandbox.MIB,
             processes=settings.GRAPH_HOST_PROCESSES,

@@ -34,8 +34,8 @@ def uv_path() -> Path:
 @functools.cache
 def find_interpreter(version: str | None) -> Path:
     """Return an interpreter of `major.minor`, never one that agent code could have written."""
-    own = f"{sys.version_info.major}.{sys.version_info.minor}"
-    if version in (None, own):
+    own_version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    if version in (None, own_version):
         return Path(getattr(sys, "_base_executable", None) or sys.executable).resolve()
     command = [str(uv_path()), "python", "find", "--system", "--no-project"]
     result = _run_and_read([*command, "--no-python-downloads", "--no-config", str(version)])
@@ -43,8 +43,8 @@ def find_interpreter(version: str | None) -> Path:
         result = str(managed[0])
     if result is None:
         raise InterpreterNotFound(
-            f"This machine has no Python {version}; the platform itself runs {own}. Set"
-            f" `python_version` to {own}, or have the operator install Python {version}."
+            f"This machine has no Python {version}; the platform itself runs {own_version}. Set"
+            f" `python_version` to {own_version}, or have the operator install Python {version}."
         )
     # uv may return a shim; the interpreter reports its real path.
     real = _run_and_read([result, "-I", "-S", "-c", "import sys; print(sys.executable)"])
@@ -89,7 +89,7 @@ def _managed_interpreters(version: str) -> list[Path]:
 def _run_and_read(argv: list[str]) -> str | None:
     env = {name: os.environ[name] for name in ("HOME", "PATH") if name in os.environ}
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             argv,
             capture_output=True,
             text=True,
@@ -100,4 +100,5 @@ def _run_and_read(argv: list[str]) -> str | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout.strip() if done.returncode == 0 and done.stdout.strip() else None
+    output = process.stdout.strip()
+    return output if process.returncode == 0 and output else None

@@ -63,6 +63,9 @@ class Deployment(WorkspaceOwned):
     ingest_secret = models.BinaryField(null=True, editable=False)
     """The encrypted secret of `ingest_key`, with which graph hosts trace."""
     active_revision = models.ForeignKey("Revision", models.SET_NULL, null=True, related_name="+")
+    """Kept while the deployment is stopped: its custom authentication still guards the routes."""
+    host_generation = models.PositiveIntegerField(default=0)
+    """Workers replace graph hosts that started in an earlier generation."""
     created_by = models.ForeignKey(User, models.SET_NULL, null=True, related_name="+")
     updated_at = models.DateTimeField(auto_now=True)
     deleted_at = models.DateTimeField(null=True, blank=True)
@@ -83,6 +86,10 @@ class Deployment(WorkspaceOwned):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def is_stopped(self) -> bool:
+        return self.status == DeploymentStatus.STOPPED
 
 
 class EnvironmentVariable(WorkspaceOwned):
@@ -124,13 +131,15 @@ class Revision(WorkspaceOwned):
     """The validated content of `langgraph.json`."""
     facts = models.JSONField(default=dict, blank=True)
     """Build facts: `versions` of Python and LangGraph, `variables` that configure the server, and
-    the rules and routes of the project's `auth` and `http`."""
+    the rules and routes of the project's `auth` and `http`, and the `disk_bytes` of its folder."""
     environment = models.BinaryField(null=True, editable=False)
     """The encrypted variables of the deployment at the time of creation."""
     failure = models.TextField(blank=True)
     """The failure message for the author of the agent."""
     created_by = models.ForeignKey(User, models.SET_NULL, null=True, related_name="+")
     updated_at = models.DateTimeField(auto_now=True)
+    started_at = models.DateTimeField(null=True, blank=True)
+    """When a builder first claimed the revision, or claimed it again for a rollback."""
     finished_at = models.DateTimeField(null=True, blank=True)
 
     # A builder claims a revision with a lease. When the lease expires, the build starts again.
@@ -167,6 +176,14 @@ class Revision(WorkspaceOwned):
     @property
     def is_final(self) -> bool:
         return self.status in FINAL
+
+    @property
+    def shown_status(self) -> str:
+        """The status for pages: a deployed revision that no longer serves is `REPLACED`."""
+        is_deployed = self.status == RevisionStatus.DEPLOYED
+        if is_deployed and self.deployment.active_revision_id != self.pk:
+            return "REPLACED"
+        return self.status
 
     @property
     def is_built(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -12,7 +12,6 @@ from django.db.models import OuterRef, Subquery
 from django.utils import timezone
 
 from apps.core.tenancy import get_or_404
-from apps.deployments.addresses import agent_url
 from apps.deployments.models import (
     Deployment,
     LogKind,
@@ -21,6 +20,7 @@ from apps.deployments.models import (
     StatusChange,
 )
 from apps.deployments.querysets import DeploymentQuerySet
+from apps.deployments.routes import agent_url
 from apps.deployments.statuses import FAILED, FINAL, RevisionStatus
 
 REVISIONS_PER_PAGE = 25
@@ -47,6 +47,8 @@ class DeploymentRow:
     def state(self) -> str:
         """The state of the deployment, a key of apps.web_ui.badges."""
         active, latest = self.deployment.active_revision_id, self.latest
+        if self.deployment.is_stopped:
+            return "stopped"
         if latest is not None and not latest.is_final:
             return "updating" if active else "starting"
         failed = latest is not None and latest.status in FAILED
@@ -55,13 +57,13 @@ class DeploymentRow:
         return "behind" if failed and latest is not None and latest.pk != active else "serving"
 
 
-def deployments(workspace_id: UUID) -> list[DeploymentRow]:
+def list_deployments(workspace_id: UUID) -> list[DeploymentRow]:
     """Return all deployments of the workspace, newest first."""
     rows = Deployment.objects.for_workspace(workspace_id).present().newest_first()
     return _with_latest_revisions(workspace_id, list(rows.select_related("active_revision")))
 
 
-def deployment(workspace_id: UUID, deployment_id: UUID) -> DeploymentRow:
+def get_deployment(workspace_id: UUID, deployment_id: UUID) -> DeploymentRow:
     """Return a deployment of the workspace, or raise 404."""
     rows = Deployment.objects.for_workspace(workspace_id).present()
     row = get_or_404(rows.select_related("active_revision", "created_by"), pk=deployment_id)
@@ -80,7 +82,7 @@ def _with_latest_revisions(workspace_id: UUID, rows: Sequence[Deployment]) -> li
     return [DeploymentRow(row, by_deployment.get(row.pk)) for row in rows]
 
 
-def revisions(
+def list_revisions(
     deployment: Deployment, *, before: int | None = None
 ) -> tuple[list[Revision], int | None]:
     """Return a page of revisions, newest first, and the `before` value of the next page."""
@@ -90,14 +92,23 @@ def revisions(
     rows = rows.defer("config", "environment").select_related("created_by").newest_first()
     candidates = list(rows[: REVISIONS_PER_PAGE + 1])
     page = candidates[:REVISIONS_PER_PAGE]
+    for revision in page:
+        revision.deployment = deployment
     return page, page[-1].number if len(candidates) > REVISIONS_PER_PAGE else None
 
 
-def revision(workspace_id: UUID, deployment_id: UUID, revision_id: UUID) -> Revision:
+def get_revision(workspace_id: UUID, deployment_id: UUID, revision_id: UUID) -> Revision:
     """Return a revision with its deployment, or raise 404."""
     rows = Revision.objects.for_workspace(workspace_id).filter(deployment__deleted_at=None)
     related = rows.select_related("deployment", "created_by").defer("environment")
     return get_or_404(related, pk=revision_id, deployment_id=deployment_id)
+
+
+def is_newest(revision: Revision) -> bool:
+    """Return whether the deployment has no later revision."""
+    rows = Revision.objects.for_workspace(revision.workspace_id)
+    later = rows.filter(deployment=revision.deployment_id, number__gt=revision.number)
+    return not later.exists()
 
 
 @dataclass(frozen=True)
@@ -112,7 +123,7 @@ class Log:
         return self.lines[-1].pk if self.lines else 0
 
 
-def log(revision: Revision, kind: LogKind) -> Log:
+def get_log(revision: Revision, kind: LogKind) -> Log:
     """Return the last lines of the revision's log, oldest first."""
     rows = LogLine.objects.for_workspace(revision.workspace_id)
     newest = rows.filter(revision=revision, kind=kind).order_by("-pk")[: MAX_LINES_PER_PAGE + 1]
@@ -120,7 +131,7 @@ def log(revision: Revision, kind: LogKind) -> Log:
     return Log(lines[:MAX_LINES_PER_PAGE][::-1], len(lines) > MAX_LINES_PER_PAGE)
 
 
-def log_text(revision: Revision, kind: LogKind) -> str:
+def format_log(revision: Revision, kind: LogKind) -> str:
     """Return the whole log as text, each line with timestamp and level."""
     rows = LogLine.objects.for_workspace(revision.workspace_id)
     lines = rows.filter(revision=revision, kind=kind).order_by("pk")
@@ -155,12 +166,15 @@ _CURRENT_NAMES = {"Queued": "Waiting", "Built": "Building", "Deployed": "Deployi
 _FAILED_NAMES = {"Queued": "Create failed", "Built": "Build failed", "Deployed": "Deploy failed"}
 
 
-def timeline(revision: Revision) -> list[Stage]:
+def get_stages(revision: Revision) -> list[Stage]:
     """Return the stages of the revision, computed from its status changes."""
     changes = StatusChange.objects.for_workspace(revision.workspace_id).filter(revision=revision)
-    return build_stages(
+    stages = build_stages(
         list(changes.in_order().values_list("status", "created_at")), timezone.now()
     )
+    if revision.shown_status == "REPLACED":
+        stages[-1] = replace(stages[-1], name="Replaced")
+    return stages
 
 
 def build_stages(changes: Sequence[tuple[Any, datetime]], now: datetime) -> list[Stage]:
@@ -209,7 +223,7 @@ def _stage_index(status: str) -> int | None:
     return next((at for at, (_, statuses) in enumerate(_STAGES) if status in statuses), None)
 
 
-def lines_after(
+def list_lines_after(
     workspace_id: UUID, revision_id: UUID, kind: LogKind, after: int, limit: int
 ) -> list[tuple[int, datetime, str, str]]:
     """Return the next `limit` lines of a log after the line with that id."""
@@ -218,7 +232,7 @@ def lines_after(
     return list(values[:limit])
 
 
-def graph_names(revision: Revision) -> Iterable[str]:
+def list_graph_ids(revision: Revision) -> Iterable[str]:
     """Return the graph ids of the revision."""
     return revision.graphs.in_order().values_list("graph_id", flat=True)
 

@@ -39,19 +39,19 @@ class RevisionQuerySet(models.QuerySet["Revision"]):
         return self.exclude(status__in=sorted(FINAL))
 
     def pending(self) -> RevisionQuerySet:
-        """Revisions that no builder has started."""
+        """Keep revisions that no builder has started."""
         return self.filter(status__in=sorted(PENDING))
 
     def in_progress(self) -> RevisionQuerySet:
-        """Revisions that a builder holds, or held before it died."""
+        """Keep revisions that a builder holds, or held before it died."""
         return self.filter(status__in=sorted(IN_PROGRESS))
 
     def abandoned(self) -> RevisionQuerySet:
-        """Revisions whose builder let the lease expire."""
+        """Keep revisions whose builder let the lease expire."""
         return self.in_progress().filter(lease_expires_at__lt=timezone.now())
 
     def unclaimed(self) -> RevisionQuerySet:
-        """Revisions that a builder can claim now."""
+        """Keep revisions that a builder can claim now."""
         return self.filter(
             Q(lease_expires_at=None), status__in=["AWAITING_BUILD", "AWAITING_DEPLOY"]
         )
@@ -71,7 +71,7 @@ class StatusChangeQuerySet(models.QuerySet["StatusChange"]):
 
 class LogLineQuerySet(models.QuerySet["LogLine"]):
     def after(self, line_id: int) -> LogLineQuerySet:
-        """Lines with a higher id, oldest first."""
+        """Keep lines with a higher id, oldest first."""
         return self.filter(pk__gt=line_id).order_by("pk")
 
 

@@ -1,6 +1,6 @@
 """Statuses of deployments and revisions, and the allowed transitions.
 
-The values are those of the public deployment clients, which know no others.
+The values are those that the public deployment clients define.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from django.db.models import TextChoices
 class DeploymentStatus(TextChoices):
     AWAITING_DATABASE = "AWAITING_DATABASE"
     READY = "READY"
+    STOPPED = "UNUSED"
+    """Stopped by a user: only `READY` serves, and the clients have no other word."""
     AWAITING_DELETE = "AWAITING_DELETE"
 
 

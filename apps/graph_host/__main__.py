@@ -9,51 +9,21 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import faulthandler
 import gc
 import os
 import select
 import socket
 import sys
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
+from .event_loop import Loop
 from .host import Host
 
 MAX_NODE_THREADS = 100
 """Threads for synchronous nodes."""
-
-
-class Loop(asyncio.SelectorEventLoop):
-    """An event loop with cheap `call_soon_threadsafe`, which survives `sys.exit` in a task.
-
-    LangGraph passes each streamed part through `call_soon_threadsafe`, mostly on the loop's own
-    thread, where the two system calls of a wake-up are unnecessary.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._own_thread = threading.get_ident()
-
-    def call_soon_threadsafe(  # type: ignore[override]
-        self, callback: Callable[..., object], *args: Any, context: Any = None
-    ) -> asyncio.Handle:
-        if threading.get_ident() == self._own_thread:
-            return self.call_soon(callback, *args, context=context)
-        return super().call_soon_threadsafe(callback, *args, context=context)
-
-    def run_forever(self) -> None:
-        """Continue after a `SystemExit` of a task, which would stop asyncio's loop.
-
-        The exception has already ended the task, so only its own run fails.
-        """
-        while True:
-            try:
-                return super().run_forever()
-            except SystemExit:
-                continue
 
 
 async def serve(sock: socket.socket, config: Path) -> None:
@@ -75,10 +45,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="graph_host", description=__doc__)
     parser.add_argument("--fd", type=int, required=True)
     parser.add_argument("--config", type=Path, default=Path("langgraph.json"))
+    parser.add_argument(
+        "--dump-import-seconds",
+        type=float,
+        help="dump the stack of a slow import",
+    )
     args = parser.parse_args()
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     # Fewer collections: the libraries keep many objects alive.
     gc.set_threshold(10_000, 20, 50)
+    if args.dump_import_seconds is not None:
+        faulthandler.dump_traceback_later(args.dump_import_seconds, repeat=True)
     sock = socket.socket(fileno=args.fd)
     threading.Thread(target=exit_with_worker, args=[args.fd], daemon=True).start()
     with contextlib.suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=Loop) as runner:

@@ -7,12 +7,13 @@ ways, and each side acknowledges processed bytes, which limits how much the othe
 from __future__ import annotations
 
 import asyncio
+import json
 import traceback
 from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
-from .project import Project, ProjectError
+from .project import AgentProject, ProjectError
 from .rpc import RpcClient, RunChannel
 from .users import User
 from .wire import Frame
@@ -41,8 +42,8 @@ class Application:
         self._lifespan: asyncio.Task[None] | None = None
 
     @classmethod
-    def of(cls, project: Project) -> Application | None:
-        """The application of the project's `http.app`, if it has one."""
+    def load(cls, project: AgentProject) -> Application | None:
+        """Load the application of the project's `http.app`, if it has one."""
         path = (project.config.get("http") or {}).get("app")
         if not path:
             return None
@@ -55,12 +56,28 @@ class Application:
         return cls(app)
 
     def describe(self) -> dict[str, Any]:
-        """Its routes as `[path, kind, methods]`; None if it does not list them."""
+        """Return `has_middleware`, `openapi`, and `routes` as `[path, kind, methods]`.
+
+        `routes` and `openapi` are None if the application does not offer them.
+        """
         routes = getattr(self._app, "routes", None)
         return {
             "routes": [*_routes(routes, self._app)] if isinstance(routes, list) else None,
             "has_middleware": bool(getattr(self._app, "user_middleware", None)),
+            "openapi": self._describe_openapi(),
         }
+
+    def _describe_openapi(self) -> dict[str, Any] | None:
+        """Return the document that FastAPI and alike make of an application."""
+        build = getattr(self._app, "openapi", None)
+        if not callable(build):
+            return None
+        try:
+            document: dict[str, Any] = json.loads(json.dumps(build()))
+        except Exception:  # noqa: BLE001  (agent code; its routes are served without a description)
+            traceback.print_exc()
+            return None
+        return document
 
     async def start(self) -> None:
         """Run the application's lifespan startup. Raises `ProjectError`."""
@@ -188,7 +205,7 @@ class AsgiSession:
 
 
 def size(message: dict[str, Any]) -> int:
-    """Size of a message for flow control; both ends count in the same way."""
+    """Return the bytes that flow control counts for a message, as the worker does."""
     return sum(len(message[name]) for name in ("body", "bytes", "text") if message.get(name)) + 64
 
 
@@ -206,7 +223,7 @@ def _split(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _serializable(message: dict[str, Any]) -> dict[str, Any]:
-    """The message with types that msgpack can encode."""
+    """Return the message with types that msgpack can encode."""
     result = dict(message)
     if "headers" in result:
         result["headers"] = [[bytes(name), bytes(value)] for name, value in result["headers"]]
@@ -262,5 +279,5 @@ def _routes(routes: list[Any], app: Any) -> Iterator[list[Any]]:
 
 
 def _is_unknown_scope(error: Exception) -> bool:
-    """Whether the application only lacks lifespan support."""
+    """Return whether the application only lacks lifespan support."""
     return isinstance(error, AssertionError | NotImplementedError | KeyError | ValueError)

@@ -6,14 +6,15 @@ that fails denies access.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import traceback
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl
 from uuid import UUID
 
-from .project import Project, ProjectError
+from .project import AgentProject, ProjectError
 from .users import STUDIO, InvalidUser, User, parse_user
 
 _HANDLER_PARAMETERS = frozenset(
@@ -22,7 +23,7 @@ _HANDLER_PARAMETERS = frozenset(
 _IDS = ("thread_id", "run_id", "assistant_id", "cron_id")
 
 
-class Headers(dict[bytes, bytes]):
+class RequestHeaders(dict[bytes, bytes]):
     """Request headers by lower-case name; a `str` key returns `str`, a `bytes` key `bytes`."""
 
     def __getitem__(self, name: Any) -> Any:
@@ -44,23 +45,21 @@ class Headers(dict[bytes, bytes]):
 class AuthRunner:
     """Runs the authentication and authorization handlers of one project."""
 
-    def __init__(self, auth: Any, what: str) -> None:
-        self._authenticate: Callable[..., Awaitable[Any]] | None = getattr(
-            auth, "_authenticate_handler", None
-        )
+    def __init__(self, auth: Any, source: str) -> None:
+        self._authenticate: Callable[..., Any] | None = getattr(auth, "_authenticate_handler", None)
         self._handlers: dict[tuple[str, str], list[Any]] = getattr(auth, "_handlers", {})
         self._global_handlers: list[Any] = getattr(auth, "_global_handlers", [])
         if not hasattr(auth, "_global_handlers"):
             raise ProjectError(
-                f"{what} is a {type(auth).__name__}; it must be a langgraph_sdk.Auth."
+                f"{source} is a {type(auth).__name__}; it must be a langgraph_sdk.Auth."
             )
         if self._authenticate is None:
-            raise ProjectError(f"{what} has no handler that is decorated with `authenticate`.")
-        self._parameters = _parameter_names(self._authenticate, what)
+            raise ProjectError(f"{source} has no handler that is decorated with `authenticate`.")
+        self._parameters = _parameter_names(self._authenticate, source)
 
     @classmethod
-    def of(cls, project: Project) -> AuthRunner | None:
-        """The runner for the project's `auth.path`, if it has one."""
+    def load(cls, project: AgentProject) -> AuthRunner | None:
+        """Load the handlers of the project's `auth.path`, if it has one."""
         path = (project.config.get("auth") or {}).get("path")
         if not path:
             return None
@@ -69,8 +68,8 @@ class AuthRunner:
     @property
     def rules(self) -> list[str]:
         """The actions that have `on` handlers: `threads.create`, `threads.*`, `*`."""
-        named = [f"{resource}.{action}" for resource, action in self._handlers]
-        return sorted([*named, *(["*"] if self._global_handlers else [])])
+        handled = [f"{resource}.{action}" for resource, action in self._handlers]
+        return sorted([*handled, *(["*"] if self._global_handlers else [])])
 
     async def execute(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Authenticate the caller and authorize an action.
@@ -85,13 +84,13 @@ class AuthRunner:
             resource = params.get("resource")
             if resource is None:
                 return {"user": user}
-            value = _typed(params.get("value") or {})
+            value = _convert_types(params.get("value") or {})
             result = await self._authorize(resource, params["action"], user, value)
         except InvalidUser as error:
-            _print(error)
+            _print_traceback(error)
             return {"refused": {"status": 401, "detail": str(error)}}
         except Exception as error:  # noqa: BLE001  (whatever the author's code raises)
-            return {"user": user, "refused": _refusal(error, known=user is not None)}
+            return {"user": user, "refused": _refusal(error, is_authenticated=user is not None)}
         if result is False:
             return {"user": user, "refused": {"status": 403, "detail": "Forbidden"}}
         filters = None if result is None or result is True else result
@@ -103,10 +102,14 @@ class AuthRunner:
         if self._authenticate is None:
             raise InvalidUser("There is no `authenticate` handler.")
         arguments = _handler_arguments(params["request"], self._parameters)
-        return parse_user(await self._authenticate(**arguments))
+        if inspect.iscoroutinefunction(self._authenticate):
+            return parse_user(await self._authenticate(**arguments))
+        # An ordinary function may block: it runs in a thread, as in LangGraph's server.
+        returned = await asyncio.to_thread(self._authenticate, **arguments)
+        return parse_user(await returned if inspect.isawaitable(returned) else returned)
 
     async def _authorize(self, resource: str, action: str, user: User, value: Any) -> Any:
-        """The result of the most specific handler; None without a handler."""
+        """Return the result of the most specific handler; None without a handler."""
         from langgraph_sdk import Auth  # noqa: PLC0415  (only projects with handlers need it)
 
         handlers = self._global_handlers
@@ -128,8 +131,8 @@ class AuthRunner:
         return await handlers[-1](ctx=context, value=value)
 
 
-def _parameter_names(handler: Callable[..., Any], what: str) -> frozenset[str]:
-    """The names of the parameters that the handler takes."""
+def _parameter_names(handler: Callable[..., Any], source: str) -> frozenset[str]:
+    """Return the names of the parameters that the handler takes. Raises `ProjectError`."""
     names = []
     for parameter in inspect.signature(handler).parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
@@ -138,19 +141,19 @@ def _parameter_names(handler: Callable[..., Any], what: str) -> frozenset[str]:
             names.append(parameter.name)
         elif parameter.default is parameter.empty:
             raise ProjectError(
-                f"{what}: `authenticate` takes `{parameter.name}`; it may take "
+                f"{source}: `authenticate` takes `{parameter.name}`; it may take "
                 f"{', '.join(sorted(_HANDLER_PARAMETERS))}."
             )
     return frozenset(names)
 
 
-def _handler_arguments(request: Mapping[str, Any], wanted: frozenset[str]) -> dict[str, Any]:
-    headers = Headers(
+def _handler_arguments(request: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
+    headers = RequestHeaders(
         (name.lower().encode("latin-1"), value.encode("latin-1"))
         for name, value in request["headers"]
     )
-    makers: dict[str, Callable[[], Any]] = {
-        "request": lambda: _request(request),
+    builders: dict[str, Callable[[], Any]] = {
+        "request": lambda: _build_request(request),
         "path": lambda: request["path"],
         "method": lambda: request["method"],
         "path_params": lambda: dict(request.get("path_params") or {}),
@@ -158,11 +161,11 @@ def _handler_arguments(request: Mapping[str, Any], wanted: frozenset[str]) -> di
         "headers": lambda: headers,
         "authorization": lambda: headers.get("authorization"),
     }
-    return {name: makers[name]() for name in wanted}
+    return {name: builders[name]() for name in names}
 
 
-def _request(scope_json: Mapping[str, Any]) -> Any:
-    """A Starlette request. Raises `ProjectError` if Starlette is not installed."""
+def _build_request(scope_json: Mapping[str, Any]) -> Any:
+    """Build a Starlette request. Raises `ProjectError` if Starlette is not installed."""
     try:
         from starlette.requests import Request  # noqa: PLC0415  (a dependency of the project)
     except ImportError:
@@ -188,29 +191,29 @@ def _request(scope_json: Mapping[str, Any]) -> Any:
     return Request(scope)
 
 
-def _typed(value: dict[str, Any]) -> dict[str, Any]:
+def _convert_types(value: dict[str, Any]) -> dict[str, Any]:
     """Convert ids and namespaces to the types that handlers expect."""
     for name in _IDS:
-        value[name] = _uuid(value[name]) if value.get(name) else value.get(name)
+        value[name] = _parse_uuid(value[name]) if value.get(name) else value.get(name)
         if value[name] is None:
             del value[name]
     if isinstance(value.get("ids"), list):
-        value["ids"] = [_uuid(id_) for id_ in value["ids"]]
+        value["ids"] = [_parse_uuid(id_) for id_ in value["ids"]]
     for name in ("namespace", "suffix"):
         if isinstance(value.get(name), list):
             value[name] = tuple(value[name])
     return value
 
 
-def _uuid(text: Any) -> Any:
+def _parse_uuid(text: Any) -> Any:
     try:
         return UUID(text)
     except (ValueError, TypeError, AttributeError):
         return text
 
 
-def _refusal(error: Exception, *, known: bool) -> dict[str, Any]:
-    """The response: the handler's own HTTP error, or a generic one that reveals no details."""
+def _refusal(error: Exception, *, is_authenticated: bool) -> dict[str, Any]:
+    """Return the handler's own HTTP error, or a generic one that reveals no details."""
     status = getattr(error, "status_code", None)
     if isinstance(status, int) and 400 <= status < 600:
         headers = getattr(error, "headers", None) or {}
@@ -219,13 +222,16 @@ def _refusal(error: Exception, *, known: bool) -> dict[str, Any]:
             "detail": str(getattr(error, "detail", "") or "Refused"),
             "headers": {str(name): str(value) for name, value in headers.items()},
         }
-    _print(error)
-    what = "authorization" if known else "authentication"
+    if is_authenticated and isinstance(error, AssertionError) and str(error):
+        # LangGraph's examples refuse by assertion; the message is for the caller.
+        return {"status": 403, "detail": str(error)}
+    _print_traceback(error)
+    step = "authorization" if is_authenticated else "authentication"
     return {
-        "status": 403 if known else 401,
-        "detail": f"The agent's {what} failed: {type(error).__name__}",
+        "status": 403 if is_authenticated else 401,
+        "detail": f"The agent's {step} failed: {type(error).__name__}",
     }
 
 
-def _print(error: Exception) -> None:
+def _print_traceback(error: Exception) -> None:
     traceback.print_exception(error)

@@ -10,9 +10,8 @@ from langgraph.store.base import BaseStore
 from langgraph.types import StateUpdate
 
 from . import describe
-from .commands import to_command
-from .edit_saver import EditSaver
-from .graphs import Access, AnyGraph, Graph
+from .checkpoint_cache import EditCache
+from .graphs import Access, AnyGraph, Graph, to_command
 from .rpc import RunChannel
 from .saver import SocketSaver
 from .snapshots import snapshot, thread_row
@@ -35,8 +34,8 @@ async def execute(
     saver: SocketSaver | None = None
     if "thread_id" in params:
         is_edit = access == "threads.update"
-        thread_id = params["thread_id"]
-        saver = EditSaver(channel, thread_id) if is_edit else SocketSaver(channel, thread_id)
+        cache = EditCache() if is_edit else None
+        saver = SocketSaver(channel, params["thread_id"], cache=cache, durable=is_edit)
     user = User(params["user"]) if params.get("user") else None
     async with graph.open(
         access, checkpointer=saver, store=store, config=params.get("config"), user=user

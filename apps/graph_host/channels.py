@@ -12,7 +12,7 @@ import warnings
 from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import Any
 
-from langchain_core.messages import AIMessageChunk, BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage
 from langgraph.types import Interrupt
 
 from . import encoding
@@ -29,7 +29,6 @@ except ImportError:  # before LangGraph 1.2 there is no such stream
 PREFIX = "~"
 MAX_HOLD_SECONDS = 0.003
 """Time that `values` events wait for their checkpoint event; not all have one."""
-_ROLES = {"ai": "ai", "human": "human", "system": "system"}
 _MESSAGE_METADATA = (
     "langgraph_node",
     "langgraph_step",
@@ -51,8 +50,9 @@ class ThreadEvents:
         self._interrupts: dict[str, tuple[list[str], Interrupt[Any]]] = {}
         self._messages: dict[str, str] = {}
         self._held: list[Event] = []
-        self._held_of: list[str] | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._held_namespace: list[str] | None = None
+        self._timer: asyncio.Handle | None = None
+        self._is_waiting = False
 
     async def stream(
         self,
@@ -77,20 +77,26 @@ class ThreadEvents:
             )
         try:
             async with run:
+                self._is_waiting = True
                 async for event in run:
+                    self._is_waiting = False
                     self._emit(event["method"], dict(event["params"]))
                     yield
+                    self._is_waiting = True
         finally:
             self._release_held()
 
     def closing(self) -> list[Event]:
-        """Events to publish after the commit of the run's end: interrupts can then be resumed."""
+        """Return the events to publish once the end of the run is committed.
+
+        Clients may resume the interrupts as soon as they read them.
+        """
         return [
             (
                 _name("input.requested", namespace),
                 encoding.dumps(
                     {
-                        "interrupt_id": interrupt.id,
+                        "interrupt_id": encoding.interrupt_id(interrupt),
                         "payload": interrupt.value,
                         "value": interrupt.value,
                     }
@@ -116,7 +122,7 @@ class ThreadEvents:
                 self._add_interrupts(namespace, params.get("interrupts") or ())
             yield _name(method, namespace), encoding.dumps(convert_interrupts(data))
 
-    # Inside
+    # Internal
 
     def _observe(self, event: Any) -> None:
         """Emit `tasks` events, which LangGraph filters out of the main stream."""
@@ -128,34 +134,48 @@ class ThreadEvents:
 
         LangGraph emits the values first; clients expect the checkpoint first.
         """
-        is_of_held = method == "checkpoints" and self._held_of == params["namespace"]
-        if self._held and not is_of_held:
+        completes_held = method == "checkpoints" and self._held_namespace == params["namespace"]
+        if self._held and not completes_held:
             self._release_held()
-        made = list(self.events(method, params))
+        events = list(self.events(method, params))
         if method == "values":
-            self._held, self._held_of = made, params["namespace"]
-            self._timer = asyncio.get_running_loop().call_later(
-                MAX_HOLD_SECONDS, self._release_held
-            )
+            self._held, self._held_namespace = events, params["namespace"]
+            self._hold()
             return
-        for event in made:
+        for event in events:
             self._put(event)
-        if is_of_held:
+        if completes_held:
             self._release_held()
+
+    def _hold(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(MAX_HOLD_SECONDS, self._release_if_alone)
+
+    def _release_if_alone(self) -> None:
+        """Release the held events unless the next event is there, which may be their checkpoint.
+
+        On a busy loop that event may wait longer than `MAX_HOLD_SECONDS` to be read.
+        """
+        if not self._is_waiting:
+            self._hold()
+            return
+        # An event that wakes the reader is before this call in the loop's queue.
+        self._timer = asyncio.get_running_loop().call_soon(self._release_held)
 
     def _release_held(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        held, self._held, self._held_of, self._timer = self._held, [], None, None
-        for event in held:
+        events, self._held, self._held_namespace, self._timer = self._held, [], None, None
+        for event in events:
             self._put(event)
 
     def _add_interrupts(self, namespace: list[str], interrupts: Any) -> None:
         """Assign interrupts, which every parent graph reports too, to the deepest namespace."""
         for interrupt in interrupts:
-            known = self._interrupts.get(interrupt.id)
-            if known is None or len(known[0]) < len(namespace):
-                self._interrupts[interrupt.id] = namespace, interrupt
+            interrupt_id = encoding.interrupt_id(interrupt)
+            recorded = self._interrupts.get(interrupt_id)
+            if recorded is None or len(recorded[0]) < len(namespace):
+                self._interrupts[interrupt_id] = namespace, interrupt
 
     def _custom(self, method: str, namespace: list[str], data: Any) -> Iterator[Event]:
         _, _, channel = method.partition(":")
@@ -171,22 +191,21 @@ class ThreadEvents:
         name = _name("messages", namespace, str(metadata.get("langgraph_node") or ""))
         if isinstance(message, dict):
             yield name, encoding.dumps(self._with_message_id(message, metadata))
-        elif isinstance(message, BaseMessage) and not isinstance(
-            message, AIMessageChunk | ToolMessage
-        ):
-            role = _ROLES.get(message.type)
-            for event in message_to_events(message, message_id=message.id) if role else ():
-                made = {**event, "message_id": message.id}
-                if made["event"] == "message-start":
-                    made |= {"role": role, "metadata": _shown(metadata)}
-                yield name, encoding.dumps(made)
+        elif "ls_model_type" in metadata and isinstance(message, AIMessage):
+            # The whole answer of a model that does not stream. A message that a node returns
+            # without a model call has no stream, as on LangGraph's server: it is in `values`.
+            for event in message_to_events(message, message_id=message.id):
+                fields = {**event, "message_id": message.id}
+                if fields["event"] == "message-start":
+                    fields |= {"role": "ai", "metadata": _message_metadata(metadata)}
+                yield name, encoding.dumps(fields)
 
     def _with_message_id(self, event: dict[str, Any], metadata: dict[str, Any]) -> dict[str, Any]:
         """Add the message id, so that concurrent messages can be told apart."""
         run_id = str(metadata.get("run_id"))
         if event.get("event") == "message-start":
             self._messages[run_id] = str(event.get("id") or event.get("message_id") or run_id)
-            metadata_fields = {**_shown(metadata), **(event.get("metadata") or {})}
+            metadata_fields = {**_message_metadata(metadata), **(event.get("metadata") or {})}
             return {**event, "message_id": self._messages[run_id], "metadata": metadata_fields}
         message_id = self._messages.get(run_id)
         if event.get("event") == "message-finish":
@@ -195,9 +214,9 @@ class ThreadEvents:
 
 
 def supported_options(options: dict[str, Any]) -> dict[str, Any]:
-    """The options of a run without those that this stream sets itself."""
-    owned = ("stream_mode", "subgraphs")
-    return {name: value for name, value in options.items() if name not in owned}
+    """Return the options of a run without those that this stream sets itself."""
+    excluded = ("stream_mode", "subgraphs")
+    return {name: value for name, value in options.items() if name not in excluded}
 
 
 def _observer(observe: Callable[[Any], None]) -> Callable[[tuple[str, ...]], Any]:
@@ -219,24 +238,24 @@ def _observer(observe: Callable[[Any], None]) -> Callable[[tuple[str, ...]], Any
 
 
 def _name(method: str, namespace: list[str] | tuple[str, ...], qualifier: str = "") -> str:
-    named = f"{PREFIX}{method}:{qualifier}" if qualifier else PREFIX + method
-    return "|".join((named, *namespace))
+    base = f"{PREFIX}{method}:{qualifier}" if qualifier else PREFIX + method
+    return "|".join((base, *namespace))
 
 
-def _shown(metadata: dict[str, Any]) -> dict[str, Any]:
-    shown = {name: metadata[name] for name in _MESSAGE_METADATA if metadata.get(name) is not None}
-    for ours, theirs in (("provider", "ls_provider"), ("model", "ls_model_name")):
-        if theirs in shown:
-            shown[ours] = shown.pop(theirs)
-    return shown
+def _message_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
+    fields = {name: metadata[name] for name in _MESSAGE_METADATA if metadata.get(name) is not None}
+    for name, source in (("provider", "ls_provider"), ("model", "ls_model_name")):
+        if source in fields:
+            fields[name] = fields.pop(source)
+    return fields
 
 
 def _checkpoint(data: dict[str, Any]) -> dict[str, Any]:
-    """The checkpoint fields that forks need; its values have a channel of their own."""
-    made = {"id": _id(data.get("config")), "parent_id": _id(data.get("parent_config"))}
+    """Return the checkpoint fields that forks need; the values have their own channel."""
+    fields = {"id": _id(data.get("config")), "parent_id": _id(data.get("parent_config"))}
     metadata = data.get("metadata") or {}
-    made |= {"step": metadata.get("step"), "source": metadata.get("source")}
-    return {name: value for name, value in made.items() if value is not None}
+    fields |= {"step": metadata.get("step"), "source": metadata.get("source")}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _id(config: dict[str, Any] | None) -> str | None:

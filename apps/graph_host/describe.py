@@ -14,7 +14,7 @@ from .graphs import AnyGraph
 
 
 def schemas(graph: AnyGraph) -> dict[str, Any]:
-    """The five schemas of an assistant; None if a schema cannot be generated."""
+    """Return the five schemas of an assistant; None if a schema cannot be generated."""
     context = _or_none(lambda: _context_schema(graph))
     return {
         "input_schema": _or_none(graph.get_input_jsonschema),
@@ -26,12 +26,12 @@ def schemas(graph: AnyGraph) -> dict[str, Any]:
 
 
 async def drawing(graph: AnyGraph, *, xray: bool | int = False) -> dict[str, Any]:
-    """Nodes and edges; `xray` expands subgraphs, a number limits the levels."""
+    """Return nodes and edges; `xray` expands subgraphs, a number limits the levels."""
     return _as_json(await graph.aget_graph(xray=xray))
 
 
 async def subgraphs(graph: AnyGraph, namespace: str | None, *, recurse: bool) -> dict[str, Any]:
-    """The schemas of subgraphs by namespace."""
+    """Return the schemas of subgraphs by namespace."""
     result = {}
     async for name, inner in graph.aget_subgraphs(namespace=namespace, recurse=recurse):
         if isinstance(inner, Pregel):
@@ -73,15 +73,15 @@ def _context_schema(graph: AnyGraph) -> dict[str, Any] | None:
     schema = getattr(graph, "context_schema", None) or getattr(graph, "config_type", None)
     if schema is None:
         return None
-    made: dict[str, Any] = TypeAdapter(schema).json_schema()
-    return made
+    json_schema: dict[str, Any] = TypeAdapter(schema).json_schema()
+    return json_schema
 
 
 def _state_schema(graph: AnyGraph) -> dict[str, Any] | None:
     schema = getattr(getattr(graph, "builder", None), "state_schema", None)
     if schema is not None and inspect.isclass(schema):
-        described: dict[str, Any] = TypeAdapter(schema).json_schema()
-        return described
+        json_schema: dict[str, Any] = TypeAdapter(schema).json_schema()
+        return json_schema
     fields: dict[str, Any] = {
         name: (getattr(graph.channels[name], "ValueType", Any), None)
         for name in graph.stream_channels_list
@@ -91,9 +91,9 @@ def _state_schema(graph: AnyGraph) -> dict[str, Any] | None:
 
 
 def _as_json(drawn: Any) -> dict[str, Any]:
-    made = drawn.to_json()
-    nodes = [_node(node) for node in made["nodes"]]
-    return {"nodes": nodes, "edges": made["edges"]}
+    drawing_json = drawn.to_json()
+    nodes = [_node(node) for node in drawing_json["nodes"]]
+    return {"nodes": nodes, "edges": drawing_json["edges"]}
 
 
 def _node(node: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from langchain_core.embeddings import Embeddings
 from langgraph.store.base.embed import ensure_embeddings, get_text_at_path, tokenize_path
 
-from .project import Project, ProjectError
+from .project import AgentProject, ProjectError
 
 T = TypeVar("T")
 
@@ -33,14 +33,14 @@ class TextEmbedder:
         self._fields = [(field, _tokens(field)) for field in fields]
 
     @classmethod
-    def of(cls, project: Project, index: dict[str, Any]) -> TextEmbedder:
-        """The embedder that `store.index` of langgraph.json configures."""
+    def load(cls, project: AgentProject, index: dict[str, Any]) -> TextEmbedder:
+        """Load the embedder that `store.index` of langgraph.json configures."""
         return cls(
             _load(project, index["embed"]), index["dims"], index.get("fields") or (WHOLE_VALUE,)
         )
 
     def texts(self, value: Any, index: Any) -> list[tuple[str, str]]:
-        """Path and text of all indexed fields of a value.
+        """Return path and text of all indexed fields of a value.
 
         `index` is the caller's choice: None for the project's fields, False for none.
         """
@@ -50,12 +50,14 @@ class TextEmbedder:
         result = []
         for path, tokens in fields:
             texts = get_text_at_path(value, tokens)
-            several = len(texts) > 1
-            result += [(f"{path}.{n}" if several else path, text) for n, text in enumerate(texts)]
+            is_numbered = len(texts) > 1
+            result += [
+                (f"{path}.{n}" if is_numbered else path, text) for n, text in enumerate(texts)
+            ]
         return result
 
     async def aembed(self, texts: list[str]) -> list[bytes]:
-        """The vectors of documents. A synchronous model runs in a thread."""
+        """Return the packed vectors of documents. A synchronous model runs in a thread."""
         if not texts:
             return []
         return self._packed(await self._embeddings.aembed_documents(texts), len(texts))
@@ -64,7 +66,7 @@ class TextEmbedder:
         return self._packed([await self._embeddings.aembed_query(text)], 1)[0]
 
     def embed(self, texts: list[str]) -> list[bytes]:
-        """`aembed` for synchronous code on any thread."""
+        """Do the same as `aembed`, for synchronous code on any thread."""
         if not texts:
             return []
         if self._is_async_only:
@@ -77,7 +79,7 @@ class TextEmbedder:
         return self._packed([self._embeddings.embed_query(text)], 1)[0]
 
     async def execute(self, params: dict[str, Any]) -> Any:
-        """For the platform: the vector of `query`, or paths and vectors of `value`."""
+        """Return the vector of `query`, or the paths and vectors of `value`, in base64."""
         if "query" in params:
             return base64.b64encode(await self.aembed_query(params["query"])).decode()
         texts = self.texts(params["value"], params.get("index"))
@@ -90,35 +92,35 @@ class TextEmbedder:
     def _packed(self, vectors: Any, count: int) -> list[bytes]:
         vectors = list(vectors)
         if len(vectors) != count:
-            raise ValueError(f"{len(vectors)} vectors came back for {count} texts.")
+            raise ValueError(f"The model returned {len(vectors)} vectors for {count} texts.")
         return [self._pack(vector) for vector in vectors]
 
     def _pack(self, vector: Any) -> bytes:
         numbers = [float(number) for number in vector]
         if len(numbers) != self.dims:
             raise ValueError(
-                f"a vector of {len(numbers)} numbers came back, and `store.index.dims` is"
+                f"The model returned a vector of {len(numbers)} numbers, but `store.index.dims` is"
                 f" {self.dims}."
             )
         if not all(math.isfinite(number) for number in numbers):
-            raise ValueError("a vector with a number that is not finite came back.")
+            raise ValueError("The model returned a vector with a number that is not finite.")
         return struct.pack(f"<{self.dims}f", *numbers)
 
 
 def _tokens(path: str) -> list[str]:
-    """The tokens of a path; empty for the whole value."""
+    """Return the tokens of a path; empty for the whole value."""
     return [] if path == WHOLE_VALUE else tokenize_path(path)
 
 
 def _run_in_thread(work: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine, for a thread that may have a running loop."""
+    """Run a coroutine from a thread that may already have a running loop."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(asyncio.run, work).result()
 
 
-def _load(project: Project, text: str) -> Any:
-    place, _, _ = text.partition(":")
-    if "/" in place or place.endswith(".py") or "." in place:
+def _load(project: AgentProject, text: str) -> Any:
+    module, _, _ = text.partition(":")
+    if "/" in module or module.endswith(".py") or "." in module:
         return project.load(text, "`store.index.embed`")
     try:
         return ensure_embeddings(text)

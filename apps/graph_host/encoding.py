@@ -32,22 +32,28 @@ except ImportError:  # normally installed as a dependency of langsmith
 UNREADABLE = "This value cannot be shown as JSON"
 
 
+def interrupt_id(value: Interrupt[Any]) -> str:
+    """Return the interrupt's id, which LangGraph before 0.6 calls `interrupt_id`."""
+    name = "id" if hasattr(value, "id") else "interrupt_id"
+    return str(getattr(value, name))
+
+
 def interrupt_of_stream(value: Interrupt[Any]) -> dict[str, Any]:
-    """An interrupt in stream events and in responses of `wait`."""
+    """Encode an interrupt for stream events and responses of `wait`."""
     return {
         "value": value.value,
-        "id": value.id,
+        "id": interrupt_id(value),
         "response_schema": getattr(value, "response_schema", None),
     }
 
 
 def interrupt_of_state(value: Interrupt[Any]) -> dict[str, Any]:
-    """An interrupt in thread states and threads."""
-    return {"id": value.id, "value": value.value}
+    """Encode an interrupt for thread states and threads."""
+    return {"id": interrupt_id(value), "value": value.value}
 
 
 def message(value: BaseMessage) -> dict[str, Any]:
-    """The fields of a message; their values are encoded by `default`."""
+    """Return the fields of a message; `to_json_types` encodes their values."""
     fields = value.__dict__
     extra = value.__pydantic_extra__
     return {**fields, **extra} if extra else fields
@@ -165,9 +171,16 @@ def _key(key: Any) -> str:
     return str(key).encode("utf-8", "replace").decode()
 
 
+_DIGITS_AS_ZERO = bytes.maketrans(b"123456789", b"0" * 9)
+_WIDE_INTEGER = b"0" * 19
+
+
 def loads(text: bytes) -> Any:
-    """Decode JSON of the platform."""
-    return orjson.loads(text) if orjson is not None else json.loads(text)
+    """Decode JSON of the platform; integers beyond 64 bits stay integers."""
+    # The shortest integer that orjson turns into a float has 19 digits.
+    if orjson is None or _WIDE_INTEGER in text.translate(_DIGITS_AS_ZERO):
+        return json.loads(text)
+    return orjson.loads(text)
 
 
 def fragment(value: Any) -> Any:

@@ -37,7 +37,7 @@ class Modes(NamedTuple):
     graph: list[str]
 
     @classmethod
-    def of(cls, requested: Any) -> Modes:
+    def parse(cls, requested: Any) -> Modes:
         """Parse a mode or a list of modes; the default is `values`."""
         names = [requested] if isinstance(requested, str) else list(requested or ["values"])
         graph = dict.fromkeys(_GRAPH_MODES.get(name, name) for name in names if name in MODES)
@@ -54,7 +54,7 @@ class Converter:
         self._metadata: tuple[Any, Any] = (None, None)
 
     def events(self, namespace: tuple[str, ...], mode: str, data: Any) -> Iterator[Event]:
-        """The events of one part."""
+        """Yield the events of one part of the stream."""
         if mode == "messages":
             if self._tuples:
                 yield _named(mode, namespace), self._message_tuple(*data)
@@ -66,8 +66,8 @@ class Converter:
             yield _named(mode, namespace), encoding.dumps(convert_interrupts(data))
 
     def _message_tuple(self, message: BaseMessage, metadata: dict[str, Any]) -> bytes:
-        known, encoded = self._metadata
-        if known is not metadata:
+        last_metadata, encoded = self._metadata
+        if last_metadata is not metadata:
             encoded = encoding.fragment(metadata)
             self._metadata = metadata, encoded
         return encoding.dumps((message, encoded))
@@ -81,7 +81,7 @@ class PartialMessages:
         self._announced: set[str] = set()
 
     def events(self, message: BaseMessage, metadata: dict[str, Any]) -> Iterator[Event]:
-        """The events for a chunk or a complete message."""
+        """Yield the events of a chunk or a complete message."""
         message_id = message.id or ""
         if message_id not in self._announced:
             self._announced.add(message_id)
@@ -108,7 +108,7 @@ class _GrowingMessage:
     def __init__(self, first: AIMessageChunk) -> None:
         self._chunk = first
         self._text = ""
-        self.current = self._whole()
+        self.current = self._serialize()
 
     def add(self, chunk: AIMessageChunk) -> None:
         content = self.current["content"]
@@ -120,9 +120,9 @@ class _GrowingMessage:
             self._chunk = self._chunk + AIMessageChunk(content=self._text)
             self._text = ""
         self._chunk = self._chunk + chunk
-        self.current = self._whole()
+        self.current = self._serialize()
 
-    def _whole(self) -> dict[str, Any]:
+    def _serialize(self) -> dict[str, Any]:
         return dict(encoding.message(message_chunk_to_message(self._chunk)))
 
 

@@ -7,19 +7,24 @@ import copy
 import dataclasses
 import inspect
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.pregel import Pregel
 from langgraph.store.base import BaseStore
+from langgraph.types import Command, Send
 
-from .project import Project, ProjectError
+from .project import AgentProject, ProjectError
 
 Access = Literal["threads.create_run", "threads.read", "threads.update", "assistants.read"]
 """`access_context` of a factory call, with LangGraph's values."""
 
-AnyGraph = Pregel[Any, Any, Any, Any]
+if TYPE_CHECKING:
+    AnyGraph = Pregel[Any, Any, Any, Any]
+else:
+    # Older versions of LangGraph have fewer type parameters.
+    AnyGraph = Pregel
 
 
 class Graph:
@@ -35,7 +40,7 @@ class Graph:
             self._fixed = compiled
         elif callable(target) and target is not None:
             self._factory = target
-            self._takes = _parameters(graph_id, target)
+            self._argument_kinds = _parameters(graph_id, target)
         else:
             raise ProjectError(
                 f"Graph `{graph_id}` is a {type(target).__name__}; it must be a compiled graph, "
@@ -53,23 +58,23 @@ class Graph:
         context: Any = None,
         user: Any = None,
     ) -> AsyncIterator[AnyGraph]:
-        """The graph with the platform's checkpointer and store, for a single use."""
+        """Yield the graph with the platform's checkpointer and store, for a single use."""
         if self._fixed is not None:
             yield _with_persistence(self._fixed, checkpointer, store)
             return
         async with contextlib.AsyncExitStack() as stack:
             runtime = _runtime(access, store, context, user)
-            made = self._call(config or {"configurable": {}}, runtime)
-            if inspect.isawaitable(made):
-                made = await made
-            if hasattr(made, "__aenter__"):
-                made = await stack.enter_async_context(made)
-            elif hasattr(made, "__enter__"):
-                made = stack.enter_context(made)
-            graph = _compiled(made)
+            result = self._call(config or {"configurable": {}}, runtime)
+            if inspect.isawaitable(result):
+                result = await result
+            if hasattr(result, "__aenter__"):
+                result = await stack.enter_async_context(result)
+            elif hasattr(result, "__enter__"):
+                result = stack.enter_context(result)
+            graph = _compiled(result)
             if graph is None:
                 raise ProjectError(
-                    f"The function of graph `{self.id}` returned a {type(made).__name__}, "
+                    f"The function of graph `{self.id}` returned a {type(result).__name__}, "
                     "not a graph."
                 )
             yield _with_persistence(graph, checkpointer, store)
@@ -79,16 +84,19 @@ class Graph:
         if factory is None:
             raise TypeError("a fixed graph is not called")
         arguments = {
-            name: config if kind == "config" else runtime for name, kind in self._takes.items()
+            name: config if kind == "config" else runtime
+            for name, kind in self._argument_kinds.items()
         }
-        unnamed = _positional_only(factory) if arguments else frozenset()
-        positional = [value for name, value in arguments.items() if name in unnamed]
-        named = {name: value for name, value in arguments.items() if name not in unnamed}
-        return factory(*positional, **named)
+        positional_names = _positional_only(factory) if arguments else frozenset()
+        positional = [value for name, value in arguments.items() if name in positional_names]
+        keywords = {
+            name: value for name, value in arguments.items() if name not in positional_names
+        }
+        return factory(*positional, **keywords)
 
 
-def load_graphs(project: Project) -> tuple[dict[str, Graph], dict[str, str]]:
-    """The project's graphs, and the error messages of those that cannot be loaded."""
+def load_graphs(project: AgentProject) -> tuple[dict[str, Graph], dict[str, str]]:
+    """Return the project's graphs, and the error messages of those that cannot be loaded."""
     graphs, problems = {}, {}
     for graph_id, (target, description) in project.graphs.items():
         try:
@@ -108,15 +116,15 @@ def _compiled(target: Any) -> AnyGraph | None:
     if isinstance(target, Pregel):
         return target
     if not isinstance(target, type) and callable(getattr(target, "compile", None)):
-        made = target.compile()
-        return made if isinstance(made, Pregel) else None
+        graph = target.compile()
+        return graph if isinstance(graph, Pregel) else None
     return None
 
 
 def _with_persistence(
     graph: AnyGraph, checkpointer: BaseCheckpointSaver[Any] | None, store: BaseStore | None
 ) -> AnyGraph:
-    """A shallow copy with checkpointer and store: the graph itself is shared by all runs."""
+    """Return a shallow copy with checkpointer and store: all runs share the graph itself."""
     graph_copy = copy.copy(graph)
     graph_copy.checkpointer = checkpointer
     graph_copy.store = store
@@ -124,7 +132,7 @@ def _with_persistence(
 
 
 def _parameters(graph_id: str, factory: Callable[..., Any]) -> dict[str, str]:
-    """The argument of each factory parameter: `config` or `runtime`."""
+    """Return the argument of each factory parameter: `config` or `runtime`."""
     try:
         signature = inspect.signature(factory)
     except (TypeError, ValueError):
@@ -162,16 +170,16 @@ def _runtime(access: Access, store: BaseStore | None, context: Any, user: Any) -
         return None
     # The public name is only an alias of these two types.
     if access == "threads.create_run":
-        made = runtime._ExecutionRuntime  # noqa: SLF001
-        return made(access_context=access, user=user, store=store, context=context)  # type: ignore[arg-type]
-    made_to_read = runtime._ReadRuntime  # noqa: SLF001
-    return made_to_read(access_context=access, user=user, store=store)  # type: ignore[arg-type]
+        runtime_class = runtime._ExecutionRuntime  # noqa: SLF001
+        return runtime_class(access_context=access, user=user, store=store, context=context)  # type: ignore[arg-type]
+    read_runtime_class = runtime._ReadRuntime  # noqa: SLF001
+    return read_runtime_class(access_context=access, user=user, store=store)  # type: ignore[arg-type]
 
 
 def known_context(
     graph: AnyGraph, context: Mapping[str, Any] | None, configurable: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """The context fields of the graph's schema; None for a graph without a context schema.
+    """Return the context fields of the graph's schema; None without a context schema.
 
     Without a context, the `configurable` fields are used, because the two mirror each other.
     """
@@ -185,15 +193,36 @@ def known_context(
         or {}
     )
     values = configurable if context is None else context
-    known = {name: value for name, value in values.items() if name in fields}
-    if not known and context is None and any(map(_is_required, fields.values())):
+    supported = {name: value for name, value in values.items() if name in fields}
+    if not supported and context is None and any(map(_is_required, fields.values())):
         return None
-    return known
+    return supported
 
 
 def _is_required(field: Any) -> bool:
-    """Whether a dataclass or pydantic field has no default."""
+    """Return whether a dataclass or pydantic field has no default."""
     if isinstance(field, dataclasses.Field):
         missing = dataclasses.MISSING
         return field.default is missing and field.default_factory is missing
     return bool(getattr(field, "is_required", bool)())
+
+
+def to_command(fields: dict[str, Any]) -> Command[Any] | None:
+    """Parse a command of the API; None for an empty one, which continues the run."""
+    goto = fields.get("goto")
+    update = fields.get("update")
+    if isinstance(update, list):
+        update = [tuple(pair) for pair in update]
+    if not goto and not update and fields.get("resume") is None:
+        return None
+    targets = goto if isinstance(goto, list) else [goto] if goto else []
+    sends = [_target(target) for target in targets]
+    return Command(
+        update=update,
+        resume=fields.get("resume"),
+        goto=sends[0] if len(sends) == 1 else sends,
+    )
+
+
+def _target(target: Any) -> Any:
+    return Send(target["node"], target.get("input")) if isinstance(target, dict) else target

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import faulthandler
 import gc
 import os
 import platform
@@ -13,16 +15,24 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from . import calls, encoding, serde, wire
+from . import calls, encoding, isolated_loops, wire
 from .asgi_app import Application
 from .auth import AuthRunner
+from .event_loop import Loop
+from .failure_log import error_text, log_failure
 from .graphs import Graph, load_graphs
+from .isolated_loops import IsolatedRun, LoopThreads
+from .loop_watchdog import LoopWatchdog
 from .loopback import Loopback
-from .project import Project, ProjectError
+from .project import AgentProject, ProjectError
 from .rpc import RpcClient
-from .runs import Run
+from .runs import RunExecution
+from .saver import configure_serde
 from .store import SocketStore, current_run_key
 from .wire import Frame, Link
+
+CANCEL_SECONDS = 1.0
+"""Time that cancelled runs get before the host exits."""
 
 
 def _exit_at_once(_: BaseException | None) -> None:
@@ -42,19 +52,21 @@ class Host:
         self._config = config
         self._closed = asyncio.Event()
         self._exit = on_close
-        self.link = Link(sock, self._on_frame, self._on_close)
+        self.link = Link(sock, self._on_frame, self._on_close, is_peer_trusted=True)
         self.rpc = RpcClient(self.link)
         self._graphs: dict[str, Graph] = {}
         self._loopback = Loopback(self.rpc)
         self._auth: AuthRunner | None = None
         self._application: Application | None = None
         self._store = SocketStore(self.rpc)
-        self._runs: dict[int, tuple[Run, asyncio.Task[None]]] = {}
+        self._runs: dict[int, tuple[RunExecution | IsolatedRun, asyncio.Task[None]]] = {}
+        self._loop_threads: LoopThreads | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._handlers: dict[str, Callable[[Frame], None]] = {
             "start": self._start,
             "cancel": self._cancel,
             "drain": self._drain,
+            "exit": self._retire,
             "call": self._call,
             "answer": self.rpc.on_answer,
             "loop": self._loopback.on_frame,
@@ -65,9 +77,14 @@ class Host:
     async def serve(self) -> None:
         """Load the project, send `hello`, and wait until the socket is closed."""
         self.link.send(("hello", 0, 0, await self._hello()))
+        faulthandler.cancel_dump_traceback_later()
         # Exclude imported objects from garbage collection.
         gc.collect()
         gc.freeze()
+        # The import of the project, which may take seconds, has ended.
+        loop = asyncio.get_running_loop()
+        if isinstance(loop, Loop):
+            LoopWatchdog(loop.selector, self._config.parent).start()
         await self._closed.wait()
 
     async def _hello(self) -> dict[str, Any]:
@@ -89,17 +106,19 @@ class Host:
             "problems": {},
         }
         try:
-            project = Project.read(self._config)
+            project = AgentProject.read(self._config)
             project.prepare()
+            if isolated_loops.is_requested():
+                self._loop_threads = LoopThreads()
             self._loopback.install()
-            serde.configure(project)
+            configure_serde(project)
             self._graphs, hello["problems"] = load_graphs(project)
             hello["graphs"] = {name: graph.description for name, graph in self._graphs.items()}
-            self._store = SocketStore.of(self.rpc, project)
-            self._auth = AuthRunner.of(project)
+            self._store = SocketStore.load(self.rpc, project)
+            self._auth = AuthRunner.load(project)
             if self._auth is not None:
                 hello["auth"] = {"rules": self._auth.rules}
-            self._application = Application.of(project)
+            self._application = Application.load(project)
             if self._application is not None:
                 hello["http"] = self._application.describe()
         except ProjectError as error:
@@ -115,6 +134,23 @@ class Host:
         self._closed.set()
         self._exit(reason)
 
+    def _retire(self, _: Frame) -> None:
+        self._spawn(self._send_traces_and_exit())
+
+    async def _send_traces_and_exit(self) -> None:
+        """Let cancelled runs end and send what the tracing SDKs hold back, then exit."""
+        tasks = [task for _, task in self._runs.values()]
+        if tasks:
+            await asyncio.wait(tasks, timeout=CANCEL_SECONDS)
+        run_trees = sys.modules.get("langsmith.run_trees")
+        client = getattr(run_trees, "_CLIENT", None)
+        if client is not None:
+            client.flush()
+        # Exporters of OpenTelemetry send their spans at the exit of the interpreter. A normal exit
+        # would wait for all threads.
+        atexit._run_exitfuncs()  # noqa: SLF001
+        self._exit(None)
+
     # Runs
 
     def _start(self, frame: Frame) -> None:
@@ -127,7 +163,12 @@ class Host:
                 "done", {"status": "error", "error": {"error": "KeyError", "message": message}}
             )
             return
-        run = Run(channel, graph, self._store, start)
+        if self._loop_threads is None:
+            run: RunExecution | IsolatedRun = RunExecution(channel, graph, self._store, start)
+        else:
+            run = self._loop_threads.create_run(
+                lambda: RunExecution(channel, graph, self._store, start)
+            )
         task = self._spawn(run.execute())
         self._runs[key] = run, task
         task.add_done_callback(lambda _: self._on_run_done(key))
@@ -173,7 +214,9 @@ class Host:
             else:
                 channel.notify("result", True, encoding.dumps(value))
         except Exception as error:  # noqa: BLE001 (the agent's own code runs here)
-            reason = {"error": type(error).__name__, "message": str(error)}
+            if not isinstance(error, ProjectError):
+                log_failure(error, f"`{method}` of graph `{graph_id}`" if graph_id else method)
+            reason = {"error": type(error).__name__, "message": error_text(error)}
             channel.notify("result", False, encoding.dumps(reason))
 
     def _custom_route(self, frame: Frame) -> None:

@@ -42,7 +42,7 @@ class LoopbackRequest:
         return value["status"], [(bytes(name), bytes(text)) for name, text in value["headers"]]
 
     async def next_part(self) -> bytes | None:
-        """The next part of the body; None at its end."""
+        """Return the next part of the body; None at its end."""
         if self._is_over:
             return None
         kind, value = await self.messages.get()
@@ -92,8 +92,8 @@ class Loopback:
         parts = [
             body[at : at + MAX_MESSAGE_BYTES] for at in range(0, len(body), MAX_MESSAGE_BYTES)
         ] or [b""]
-        for place, part in enumerate(parts, start=1):
-            call.send("web", {"body": part, "more_body": place < len(parts)})
+        for number, part in enumerate(parts, start=1):
+            call.send("web", {"body": part, "more_body": number < len(parts)})
             if self._rpc.link.is_full:
                 await self._rpc.link.drain()
         return call

@@ -10,6 +10,9 @@ import logging
 import os
 import sys
 import traceback
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -21,18 +24,18 @@ class ProjectError(Exception):
     """An error of the project; the message is for its author."""
 
 
-class Target(NamedTuple):
+class ObjectReference(NamedTuple):
     """A reference to an object: `./file.py:name` or `package.module:name`."""
 
     module: str
     name: str
 
     @classmethod
-    def parse(cls, text: str, what: str) -> Target:
+    def parse(cls, text: str, source: str) -> ObjectReference:
         module, colon, name = text.rpartition(":")
         if not colon or not module or not name:
             raise ProjectError(
-                f"{what} is `{text}`; it must be `./file.py:name` or `package.module:name`."
+                f"{source} is `{text}`; it must be `./file.py:name` or `package.module:name`."
             )
         return cls(module, name)
 
@@ -41,7 +44,7 @@ class Target(NamedTuple):
         return "/" in self.module or self.module.endswith((".py", ".ts", ".js", ".mts", ".mjs"))
 
 
-class Project:
+class AgentProject:
     """The project in a folder."""
 
     def __init__(self, folder: Path, config: dict[str, Any]) -> None:
@@ -49,7 +52,7 @@ class Project:
         self.config = config
 
     @classmethod
-    def read(cls, path: Path) -> Project:
+    def read(cls, path: Path) -> AgentProject:
         """Read `langgraph.json`. Raises `ProjectError`."""
         try:
             config = json.loads(path.read_text(encoding="utf-8"))
@@ -66,7 +69,10 @@ class Project:
         os.chdir(self.folder)
         for dependency in self.config.get("dependencies") or ["."]:
             if isinstance(dependency, str) and dependency.startswith("."):
-                _put_on_path((self.folder / dependency).resolve())
+                folder = (self.folder / dependency).resolve()
+                _add_to_path(folder)
+                if is_flat_package(folder):
+                    sys.meta_path.append(_FlatPackageFinder(folder))
         env = self.config.get("env")
         if isinstance(env, dict):
             variables = {str(name): str(value) for name, value in env.items()}
@@ -90,45 +96,46 @@ class Project:
                 graphs[graph_id] = (entry["path"], entry.get("description"))
             else:
                 raise ProjectError(
-                    f"Graph `{graph_id}` must be a text or an object with `path` in langgraph.json."
+                    f"Graph `{graph_id}` in langgraph.json must be a string or an object with"
+                    " `path`."
                 )
         return graphs
 
-    def load(self, text: str, what: str) -> Any:
+    def load(self, text: str, source: str) -> Any:
         """Load the object of a target. The message of a `ProjectError` ends with the traceback."""
-        target = Target.parse(text, what)
+        target = ObjectReference.parse(text, source)
         try:
-            module = self._module(target, what)
+            module = self._module(target, source)
         except ProjectError:
             raise
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt):
                 raise
             raise ProjectError(
-                f"{what} (`{text}`) could not be imported: {type(error).__name__}: {error}\n"
-                f"{_tail(error, self.folder)}"
+                f"{source} (`{text}`) could not be imported: {type(error).__name__}: {error}\n"
+                f"{_format_traceback(error, self.folder)}"
             ) from error
         value: Any = module
         for part in target.name.split("."):
             if not hasattr(value, part):
                 names = ", ".join(n for n in vars(module) if not n.startswith("_")) or "nothing"
                 raise ProjectError(
-                    f"{what}: `{target.module}` has no `{target.name}`. It defines: {names}"
+                    f"{source}: `{target.module}` has no `{target.name}`. It defines: {names}"
                 )
             value = getattr(value, part)
         return value
 
-    def _module(self, target: Target, what: str) -> ModuleType:
+    def _module(self, target: ObjectReference, source: str) -> ModuleType:
         if not target.is_file:
             return importlib.import_module(target.module)
         path = (self.folder / target.module).resolve()
         if not path.is_relative_to(self.folder):
-            raise ProjectError(f"{what}: `{target.module}` is outside the repository.")
+            raise ProjectError(f"{source}: `{target.module}` is outside the repository.")
         if not path.is_file():
-            raise ProjectError(f"{what}: there is no file `{target.module}` in the repository.")
+            raise ProjectError(f"{source}: there is no file `{target.module}` in the repository.")
         if path.suffix != ".py":
             raise ProjectError(
-                f"{what}: `{target.module}` is not Python; only Python is supported."
+                f"{source}: `{target.module}` is not Python; only Python is supported."
             )
         return _module_of_file(path, self.folder)
 
@@ -140,7 +147,7 @@ def _module_of_file(path: Path, root: Path) -> ModuleType:
         names.insert(0, folder.name)
         folder = folder.parent
     if len(names) > 1 and all(name.isidentifier() for name in names):
-        _put_on_path(folder)
+        _add_to_path(folder)
         return importlib.import_module(".".join(names))
     # A stable, unique name: checkpoints refer to classes by module, and files may share a stem.
     digest = hashlib.sha256(str(path.relative_to(root)).encode()).hexdigest()[:8]
@@ -152,7 +159,7 @@ def _module_of_file(path: Path, root: Path) -> ModuleType:
         raise ImportError(f"{path.name} cannot be imported")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    _put_on_path(path.parent, last=True)
+    _add_to_path(path.parent, last=True)
     try:
         spec.loader.exec_module(module)
     except BaseException:
@@ -161,7 +168,39 @@ def _module_of_file(path: Path, root: Path) -> ModuleType:
     return module
 
 
-def _put_on_path(folder: Path, *, last: bool = False) -> None:
+def is_flat_package(folder: Path) -> bool:
+    """Whether the folder itself is a package, without packaging files to install it by."""
+    files = ("pyproject.toml", "setup.py", "setup.cfg")
+    return (
+        (folder / "__init__.py").is_file()
+        and folder.name.isidentifier()
+        and not any((folder / name).exists() for name in files)
+    )
+
+
+class _FlatPackageFinder(MetaPathFinder):
+    """Imports one folder as the package of its name, without its siblings.
+
+    The folder's parent is not added to `sys.path`, since that would make the siblings importable.
+    Installed packages of the same name take precedence, because this finder is the last one.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name != self.folder.name:
+            return None
+        return importlib.util.spec_from_file_location(
+            name,
+            self.folder / "__init__.py",
+            submodule_search_locations=[str(self.folder)],
+        )
+
+
+def _add_to_path(folder: Path, *, last: bool = False) -> None:
     text = str(folder)
     if text in sys.path:
         return
@@ -171,17 +210,17 @@ def _put_on_path(folder: Path, *, last: bool = False) -> None:
         sys.path.insert(0, text)
 
 
-def _tail(error: BaseException, root: Path) -> str:
-    """The end of a traceback, without frames of this program and of the import system.
+def _format_traceback(error: BaseException, root: Path) -> str:
+    """Return the end of a traceback, without frames of this program and of the import system.
 
     Paths are relative to the repository and the environment.
     """
-    mine = str(Path(__file__).parent)
-    importing = importlib.__file__
+    own_folder = str(Path(__file__).parent)
+    import_system = importlib.__file__
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith((mine, importing, "<frozen importlib"))
+        if not frame.filename.startswith((own_folder, import_system, "<frozen importlib"))
     ]
     lines = traceback.format_list(frames[-_TAIL_FRAMES:])
     lines += traceback.format_exception_only(error)
@@ -190,15 +229,15 @@ def _tail(error: BaseException, root: Path) -> str:
 
 
 def _read_variables(path: Path) -> dict[str, str]:
-    """The variables of a .env file; empty if the file is missing."""
+    """Return the variables of a .env file; empty if the file is missing."""
     try:
-        return variables_in(path.read_text(encoding="utf-8"))
+        return parse_env_file(path.read_text(encoding="utf-8"))
     except OSError:
         return {}
 
 
-def variables_in(text: str) -> dict[str, str]:
-    """The `NAME=value` lines of a .env file."""
+def parse_env_file(text: str) -> dict[str, str]:
+    """Return the variables in the `NAME=value` lines of a .env file."""
     variables = {}
     for line in text.splitlines():
         entry = line.strip().removeprefix("export ").lstrip()

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from .wire import Frame, Link, LinkClosed
+from .wire import Frame, Link, LinkClosed, encode
 
 T = TypeVar("T")
 
@@ -69,10 +69,15 @@ class RunChannel:
         if self.rpc.is_loop_thread:
             self.rpc.link.send((kind, self.key, 0, *fields))
         else:
-            self.rpc.loop.call_soon_threadsafe(self.rpc.link.send, (kind, self.key, 0, *fields))
+            # Encoded here, so that a frame above the limit is an error of its sender.
+            data = encode((kind, self.key, 0, *fields))
+            self.rpc.loop.call_soon_threadsafe(self.rpc.link.send_encoded, data)
 
     async def request(self, kind: str, *fields: Any) -> Any:
-        """Send a frame and wait for its answer. Raises `Refused`."""
+        """Send a frame and wait for its answer, on any loop. Raises `Refused`."""
+        if not self.rpc.is_loop_thread:
+            work = self.request(kind, *fields)
+            return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self.rpc.loop))
         number, answer = self.rpc.open_request()
         try:
             self.rpc.link.send((kind, self.key, number, *fields))
@@ -81,7 +86,7 @@ class RunChannel:
             self.rpc.close_request(number)
 
     def request_blocking(self, kind: str, *fields: Any) -> Any:
-        """`request` for synchronous code, on the loop's thread or another."""
+        """Do the same as `request`, for synchronous code on any thread, also the loop's."""
         if not self.rpc.is_loop_thread:
             return self.run_on_loop(self.request(kind, *fields))
         number = self.rpc.next_number()
@@ -94,13 +99,18 @@ class RunChannel:
         return frame[3]
 
     def run_on_loop(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of a coroutine, for code on another thread than the loop's."""
+        """Run a coroutine on the loop and return its result, from any other thread."""
         return asyncio.run_coroutine_threadsafe(work, self.rpc.loop).result()
 
     async def drain(self) -> None:
         """Wait while the worker reads slower than this run writes."""
-        if self.rpc.link.is_full:
+        if not self.rpc.link.is_full:
+            return
+        if self.rpc.is_loop_thread:
             await self.rpc.link.drain()
+        else:
+            work = self.rpc.link.drain()
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self.rpc.loop))
 
 
 __all__ = ["LinkClosed", "Refused", "RpcClient", "RunChannel"]

@@ -17,18 +17,20 @@ from langgraph.store.base import BaseStore
 from langgraph.types import Command
 
 from . import channels, encoding
-from .commands import to_command
+from .checkpoint_cache import RunCache, StoredCheckpoint
 from .events import Converter, Event, Modes
-from .graphs import AnyGraph, Graph, known_context
+from .failure_log import error_text, log_failure
+from .graphs import AnyGraph, Graph, known_context, to_command
 from .rpc import RunChannel
-from .saver import SocketSaver, StoredCheckpoint
+from .saver import SocketSaver
 from .snapshots import thread_row
 from .store import current_run_key
+from .trace_parent import trace_below
 from .users import User
 
 try:
     from langgraph.runtime import RunControl
-except ImportError:  # before LangGraph 1.1 a run cannot be graph_input to stop between steps
+except ImportError:  # LangGraph before 1.1 cannot stop a run between steps
     RunControl = None  # type: ignore[assignment, misc]
 
 try:
@@ -76,11 +78,12 @@ class EventBuffer:
             self._sent_at = self._loop.time()
 
 
-class Run:
+class RunExecution:
     """The execution of one attempt.
 
-    `start` has the ids (`run_id`, `thread_id`, `graph_id`, `assistant_id`), `attempt`, `metadata`,
-    the request (`kwargs` of the run's row), and the thread's newest checkpoint (`head`).
+    `start` has the ids (`run_id`, `trace_id`, `thread_id`, `graph_id`, `assistant_id`), `attempt`,
+    `metadata`, the request (`kwargs` of the run's row), and the thread's newest checkpoint
+    (`head`).
     """
 
     def __init__(
@@ -93,17 +96,18 @@ class Run:
         self._kwargs: dict[str, Any] = encoding.loads(start["kwargs"])
         self._buffer = EventBuffer(channel)
         self._control = RunControl() if RunControl is not None else None
-        self._modes = Modes.of(self._kwargs.get("stream_mode"))
+        self._modes = Modes.parse(self._kwargs.get("stream_mode"))
+        self._cache = RunCache()
         self._saver = SocketSaver(
             channel,
             start["thread_id"],
-            caches=True,
+            cache=self._cache,
             durable=self._durability == "sync",
         )
         self._channels = channels.ThreadEvents()
         self.has_ended = False
         if "head" in start:
-            self._saver.prime_head(StoredCheckpoint.of(start["head"]) if start["head"] else None)
+            self._cache.prime_head(StoredCheckpoint.parse(start["head"]) if start["head"] else None)
 
     def drain(self) -> None:
         """Stop the run before its next step; another worker resumes it."""
@@ -112,8 +116,16 @@ class Run:
 
     async def execute(self) -> None:
         """Execute the run and report its end to the worker."""
-        done: dict[str, Any] = {"status": "success"}
         current_run_key.set(self._channel.key)
+        with trace_below(self._kwargs.get("trace_parent")):
+            done = await self._execute()
+        self._buffer.flush()
+        self.has_ended = True
+        self._channel.notify("done", done)
+
+    async def _execute(self) -> dict[str, Any]:
+        """Execute the run and return the fields of `done`."""
+        done: dict[str, Any] = {"status": "success"}
         try:
             config, context = self._config(), self._kwargs.get("context")
             async with self._graph.open(
@@ -125,7 +137,7 @@ class Run:
                 user=config["configurable"].get("langgraph_auth_user"),
             ) as graph:
                 try:
-                    graph_context = known_context(graph, context, config["configurable"])
+                    graph_context = known_context(graph, context, self._own_configurable())
                     await self._stream(graph, config, graph_context)
                 except asyncio.CancelledError:
                     done = {"status": "cancelled"}
@@ -134,7 +146,7 @@ class Run:
                 except ParentCommand as raised:
                     self._command_parent(raised.args[0])
                 except (Exception, SystemExit) as error:  # noqa: BLE001 (the agent's code raises it)
-                    done = _failed(error)
+                    done = self._build_failure(error)
                 if done["status"] != "drained":
                     done |= await self._final_state(graph)
                 if done["status"] == "success":
@@ -142,10 +154,16 @@ class Run:
         except asyncio.CancelledError:
             done = {"status": "cancelled"}
         except (Exception, SystemExit) as error:  # noqa: BLE001 (a factory or its exit raised)
-            done = _failed(error)
-        self._buffer.flush()
-        self.has_ended = True
-        self._channel.notify("done", done)
+            done = self._build_failure(error)
+        return done
+
+    def _build_failure(self, error: BaseException) -> dict[str, Any]:
+        details = {"error": type(error).__name__, "message": error_text(error)}
+        start = self._start
+        attempt = f", attempt {start['attempt']}" if start["attempt"] > 1 else ""
+        log_failure(error, f"run {start['run_id']} of graph `{start['graph_id']}`{attempt}")
+        _clear_frames(error)
+        return {"status": "error", "error": details}
 
     async def _stream(self, graph: AnyGraph, config: RunnableConfig, context: Any) -> None:
         graph_input = self._input()
@@ -197,7 +215,9 @@ class Run:
             "durability": self._durability,
             "control": self._control,
         }
-        options = {name: value for name, value in options.items() if name in _accepted(graph)}
+        options = {
+            name: value for name, value in options.items() if name in _stream_parameters(graph)
+        }
         if "durability" not in options:
             options["checkpoint_during"] = self._durability != "exit"
         return options
@@ -206,9 +226,9 @@ class Run:
         self, graph: AnyGraph, graph_input: Any, config: RunnableConfig, options: dict[str, Any]
     ) -> AsyncIterator[Any]:
         """Stream through LangChain's events, and publish each of them as an event of the run."""
-        run_id = self._start["run_id"]
+        root_id = self._start["trace_id"]
         async for event in graph.astream_events(graph_input, config, version="v2", **options):
-            is_root = event["run_id"] == run_id
+            is_root = event["run_id"] == root_id
             if is_root and event["event"] == "on_chain_stream":
                 yield event["data"]["chunk"]
             self._buffer.put(("events", encoding.dumps(event)))
@@ -230,8 +250,8 @@ class Run:
         self._emit("command", {"graph": Command.PARENT, **fields})
 
     async def _final_state(self, graph: AnyGraph) -> dict[str, Any]:
-        """The thread's state after the run, for `wait` and for the thread's row."""
-        if self._saver.is_empty:
+        """Return the thread's state after the run, for `wait` and for the thread's row."""
+        if self._cache.is_empty:
             return {}
         state = await graph.aget_state(self._thread_config())
         if state.created_at is None:
@@ -255,7 +275,7 @@ class Run:
     @property
     def _is_resumed(self) -> bool:
         """Whether an earlier attempt of this run saved a checkpoint."""
-        head = self._saver.head
+        head = self._cache.head
         if self._start["attempt"] < 2 or head is None:
             return False
         return bool(encoding.loads(head.metadata).get("run_id") == self._start["run_id"])
@@ -270,17 +290,25 @@ class Run:
                 graph_input is not None
                 and not graph_input.goto
                 and not graph_input.update
-                and self._saver.is_empty
+                and self._cache.is_empty
             ):
                 raise EmptyInputError("The thread has nothing that could be resumed.")
             return graph_input
         return self._kwargs.get("input") if command is None else None
 
+    def _own_configurable(self) -> dict[str, Any]:
+        """Return the fields that the caller and the assistant configured, not the platform's."""
+        fields = (self._kwargs.get("config") or {}).get("configurable") or {}
+        own = {name: value for name, value in fields.items() if not name.startswith("langgraph_")}
+        if "langgraph_auth_user_id" in fields:
+            # Custom authentication sets it.
+            own.pop("user_id", None)
+        return own
+
     def _config(self) -> RunnableConfig:
         start, request_config = self._start, self._kwargs.get("config") or {}
-        run_id = start["run_id"]
         identity = {
-            "run_id": run_id,
+            "run_id": start["run_id"],
             "thread_id": start["thread_id"],
             "graph_id": start["graph_id"],
             "assistant_id": start["assistant_id"],
@@ -299,10 +327,10 @@ class Run:
             configurable.pop(name, None)
         configurable |= self._base()
         config: dict[str, Any] = {
-            "run_id": UUID(run_id),
+            "run_id": UUID(start["trace_id"]),
             "configurable": configurable,
             "metadata": {
-                **_object(request_config.get("metadata")),
+                **_as_object(request_config.get("metadata")),
                 **start["metadata"],
                 **identity,
                 "run_attempt": start["attempt"],
@@ -314,16 +342,16 @@ class Run:
         return cast("RunnableConfig", config)
 
     def _base(self) -> dict[str, Any]:
-        """The `configurable` fields of the checkpoint to start from; empty for the newest one."""
+        """Return the `configurable` fields of the start checkpoint; empty for the newest one."""
         base = self._kwargs.get("checkpoint") or {}
         base_id = base.get("checkpoint_id") or self._kwargs.get("checkpoint_id")
         configured = (self._kwargs.get("config") or {}).get("configurable") or {}
         base_id = base_id or configured.get("checkpoint_id")
-        head = self._saver.head
+        head = self._cache.head
         is_head = head is not None and base_id == head.id
-        # Clients send the head's id with every message; that continues the thread, it is no replay.
+        # Clients send the head's id with every message: the run continues, it is not a replay.
         if not base_id or self._is_resumed or is_head:
-            self._saver.mark_starts_from_head()
+            self._cache.mark_starts_from_head()
             return {}
         reference = {"checkpoint_id": base_id, "checkpoint_ns": base.get("checkpoint_ns") or ""}
         if base.get("checkpoint_map"):
@@ -334,15 +362,9 @@ class Run:
         return {"configurable": {"thread_id": self._start["thread_id"], "checkpoint_ns": ""}}
 
 
-def _object(value: Any) -> dict[str, Any]:
-    """The value if it is an object, else an empty one."""
+def _as_object(value: Any) -> dict[str, Any]:
+    """Return the value if it is an object, otherwise an empty object."""
     return value if isinstance(value, dict) else {}
-
-
-def _failed(error: BaseException) -> dict[str, Any]:
-    details = {"error": type(error).__name__, "message": str(error)}
-    _clear_frames(error)
-    return {"status": "error", "error": details}
 
 
 def _clear_frames(error: BaseException) -> None:
@@ -356,12 +378,12 @@ def _clear_frames(error: BaseException) -> None:
         gc.collect()
 
 
-_ACCEPTED: dict[type, frozenset[str]] = {}
+_STREAM_PARAMETERS: dict[type, frozenset[str]] = {}
 
 
-def _accepted(graph: AnyGraph) -> frozenset[str]:
-    """The parameter names of `astream`, which differ between LangGraph versions."""
+def _stream_parameters(graph: AnyGraph) -> frozenset[str]:
+    """Return the parameter names of `astream`, which differ between LangGraph versions."""
     kind = type(graph)
-    if kind not in _ACCEPTED:
-        _ACCEPTED[kind] = frozenset(inspect.signature(graph.astream).parameters)
-    return _ACCEPTED[kind]
+    if kind not in _STREAM_PARAMETERS:
+        _STREAM_PARAMETERS[kind] = frozenset(inspect.signature(graph.astream).parameters)
+    return _STREAM_PARAMETERS[kind]

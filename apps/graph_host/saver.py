@@ -1,17 +1,17 @@
 """LangGraph checkpointer that stores checkpoints through the worker.
 
 It serialises with LangGraph's serde; the worker stores the bytes unchanged. During a run, which has
-exclusive write access to its thread, the newest checkpoints are cached here, so that reading them
-back needs no round trip.
+exclusive write access to its thread, the newest checkpoints are cached in this process, so that
+reading them back needs no round trip.
 """
 
 from __future__ import annotations
 
 import inspect
+import json
 import random
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote, unquote
 
 from langchain_core.runnables import RunnableConfig
@@ -24,93 +24,53 @@ from langgraph.checkpoint.base import (
     CheckpointTuple,
     get_checkpoint_metadata,
 )
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from . import encoding
+from .checkpoint_cache import Blob, CheckpointCache, StoredCheckpoint, Write
+from .project import AgentProject, ProjectError
 from .rpc import RunChannel
 
 _OTHER_THREAD_PREFIX = "thread="
-"""Namespace prefix of checkpoints that a nested graph saves under a thread id of its own."""
+"""Namespace prefix of checkpoints that a nested graph saves under another thread id."""
 INLINE_BYTES = 64
 """Strings up to this length are stored in the checkpoint, which is cheaper than a separate row."""
 
-_MAX_CACHED_NAMESPACES = 32
+_Key = tuple[str, str, str | None]
+"""The thread id, namespace and checkpoint id of a read; without a checkpoint id, the newest."""
 
-
-class Blob(NamedTuple):
-    """A serialised channel value."""
-
-    channel: str
-    version: str
-    kind: str
-    data: bytes
-
-
-class Write(NamedTuple):
-    """A serialised write of a task, not yet part of a checkpoint."""
-
-    task_id: str
-    slot: int
-    channel: str
-    kind: str
-    data: bytes
-    task_path: str
-
-
-class StoredCheckpoint(NamedTuple):
-    """A checkpoint as the worker stores and sends it."""
-
-    namespace: str
-    id: str
-    parent_id: str | None
-    kind: str
-    data: bytes
-    metadata: bytes
-    blobs: list[Blob]
-    writes: list[Write]
-
-    @classmethod
-    def of(cls, parts: Sequence[Any]) -> StoredCheckpoint:
-        """Parse the list of a frame."""
-        namespace, id_, parent_id, kind, data, metadata, blobs, writes = parts
-        return cls(
-            namespace,
-            id_,
-            parent_id,
-            kind,
-            data,
-            metadata,
-            [Blob(*blob) for blob in blobs],
-            [Write(*write) for write in writes],
-        )
-
-    def take_writes(self, rows: Sequence[Write]) -> None:
-        """Merge like the database: the first write of a slot stays, negative slots are replaced."""
-        kept = {(write.task_id, write.slot): write for write in self.writes}
-        for row in rows:
-            if row.slot < 0 or (row.task_id, row.slot) not in kept:
-                kept[row.task_id, row.slot] = row
-        self.writes[:] = sorted(
-            kept.values(), key=lambda write: (write.task_path, write.task_id, write.slot)
-        )
+_MODULE_OPTIONS = ("allowed_json_modules", "allowed_msgpack_modules")
 
 
 class ForeignThread(ValueError):
     """A run may list the checkpoints of its own thread only."""
 
 
-def _stays_inline(value: Any) -> bool:
+def _is_inline(value: Any) -> bool:
     kind = type(value)
     if kind is str:
         return len(value) <= INLINE_BYTES
     return value is None or kind is bool or kind is float or (kind is int and abs(value) < 2**53)
 
 
+def _is_plain(value: Any) -> bool:
+    """Whether JSON of the value is read back equal; the serde makes objects of keys `lc`."""
+    kind = type(value)
+    if kind is list:
+        return all(map(_is_plain, value))
+    if kind is dict:
+        return "lc" not in value and all(
+            type(name) is str and _is_plain(member) for name, member in value.items()
+        )
+    return value is None or kind in {str, int, float, bool}
+
+
 class SocketSaver(BaseCheckpointSaver[str]):
     """The checkpointer of one run or call.
 
     `thread_id` is the only accessible thread; None allows all, for tests of the platform.
-    `caches`: no other writer uses the thread meanwhile. `durable`: every write waits for its
-    commit; otherwise the worker commits it within milliseconds, even if this process dies.
+    Without a `cache`, every read is a request. `durable`: every write waits for its commit;
+    otherwise the worker commits it within milliseconds, even if this process dies.
     """
 
     def __init__(
@@ -118,98 +78,39 @@ class SocketSaver(BaseCheckpointSaver[str]):
         channel: RunChannel,
         thread_id: str | None,
         *,
-        caches: bool = False,
+        cache: CheckpointCache | None = None,
         durable: bool = False,
     ) -> None:
         super().__init__()
         self._channel = channel
         self._thread_id = thread_id
-        self._caches = caches
+        self._cache = cache
         self._durable = durable
-        self._heads: OrderedDict[str, StoredCheckpoint | None] = OrderedDict()
-        self._has_no_older_subgraphs = False
-        self._starts_from_head = False
-
-    # Cache
-
-    def prime_head(self, head: StoredCheckpoint | None) -> None:
-        """Cache the thread's newest root checkpoint, which the worker sent with `start`."""
-        self._cache("", head)
-
-    @property
-    def head(self) -> StoredCheckpoint | None:
-        """The newest root checkpoint in the cache."""
-        return self._heads.get("")
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether the thread is known to have no checkpoint."""
-        return "" in self._heads and self._heads[""] is None
-
-    def mark_starts_from_head(self) -> None:
-        """Record that this run starts from the newest checkpoint.
-
-        After its first root checkpoint its tasks have new ids, so no earlier checkpoint of a
-        subgraph can match and such reads need no request.
-        """
-        self._starts_from_head = True
-
-    def _cache(self, namespace: str, stored: StoredCheckpoint | None) -> None:
-        if not self._caches:
-            return
-        self._heads[namespace] = stored
-        self._heads.move_to_end(namespace)
-        while len(self._heads) > _MAX_CACHED_NAMESPACES:
-            oldest = next(iter(self._heads))
-            if oldest == "":
-                self._heads.move_to_end("")
-                oldest = next(iter(self._heads))
-            # The evicted namespace may have checkpoints now.
-            self._has_no_older_subgraphs = False
-            del self._heads[oldest]
-
-    def _cache_read(
-        self, namespace: str, checkpoint_id: str | None, stored: StoredCheckpoint | None
-    ) -> None:
-        """Cache the result of a read."""
-        if checkpoint_id is None:
-            self._cache(namespace, stored)
-
-    def _find_cached(
-        self, namespace: str, checkpoint_id: str | None
-    ) -> tuple[bool, StoredCheckpoint | None]:
-        if namespace in self._heads:
-            stored = self._heads[namespace]
-            if checkpoint_id is None or (stored is not None and stored.id == checkpoint_id):
-                return True, stored
-        elif (
-            checkpoint_id is None
-            and self._has_no_older_subgraphs
-            and namespace
-            and all(":" in part for part in namespace.split("|"))
-        ):
-            return True, None
-        return False, None
 
     # Reading
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        thread_id, namespace, checkpoint_id = self._parse_config(config)
-        known, stored = self._find_cached(namespace, checkpoint_id)
-        if not known:
-            parts = await self._channel.request("get", thread_id, namespace, checkpoint_id)
-            stored = StoredCheckpoint.of(parts) if parts is not None else None
-            self._cache_read(namespace, checkpoint_id, stored)
-        return self._tuple(thread_id, stored) if stored is not None else None
+        key = self._parse_config(config)
+        is_known, checkpoint = self._find_cached(key)
+        if not is_known:
+            checkpoint = self._add_read(key, await self._channel.request("get", *key))
+        return self._tuple(key[0], checkpoint) if checkpoint is not None else None
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        thread_id, namespace, checkpoint_id = self._parse_config(config)
-        known, stored = self._find_cached(namespace, checkpoint_id)
-        if not known:
-            parts = self._channel.request_blocking("get", thread_id, namespace, checkpoint_id)
-            stored = StoredCheckpoint.of(parts) if parts is not None else None
-            self._cache_read(namespace, checkpoint_id, stored)
-        return self._tuple(thread_id, stored) if stored is not None else None
+        key = self._parse_config(config)
+        is_known, checkpoint = self._find_cached(key)
+        if not is_known:
+            checkpoint = self._add_read(key, self._channel.request_blocking("get", *key))
+        return self._tuple(key[0], checkpoint) if checkpoint is not None else None
+
+    def _find_cached(self, key: _Key) -> tuple[bool, StoredCheckpoint | None]:
+        return (False, None) if self._cache is None else self._cache.find(*key[1:])
+
+    def _add_read(self, key: _Key, parts: Sequence[Any] | None) -> StoredCheckpoint | None:
+        checkpoint = StoredCheckpoint.parse(parts) if parts is not None else None
+        if self._cache is not None:
+            self._cache.add_read(*key[1:], checkpoint)
+        return checkpoint
 
     async def alist(
         self,
@@ -221,7 +122,7 @@ class SocketSaver(BaseCheckpointSaver[str]):
     ) -> AsyncIterator[CheckpointTuple]:
         thread_id, *filters = self._list_filters(config, filter, before, limit)
         for parts in await self._channel.request("list", thread_id, *filters):
-            yield self._tuple(thread_id, StoredCheckpoint.of(parts))
+            yield self._tuple(thread_id, StoredCheckpoint.parse(parts))
 
     def list(
         self,
@@ -233,7 +134,7 @@ class SocketSaver(BaseCheckpointSaver[str]):
     ) -> Iterator[CheckpointTuple]:
         thread_id, *filters = self._list_filters(config, filter, before, limit)
         for parts in self._channel.request_blocking("list", thread_id, *filters):
-            yield self._tuple(thread_id, StoredCheckpoint.of(parts))
+            yield self._tuple(thread_id, StoredCheckpoint.parse(parts))
 
     def _list_filters(
         self,
@@ -286,13 +187,9 @@ class SocketSaver(BaseCheckpointSaver[str]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        thread_id, frame = self._checkpoint_frame(config, checkpoint, metadata, new_versions)
-        if self._durable:
-            await self._channel.request("put", *frame)
-        else:
-            self._channel.notify("put", *frame)
-            await self._channel.drain()
-        return self._config(thread_id, frame[1], checkpoint["id"])
+        frame = self._checkpoint_frame(config, checkpoint, metadata, new_versions)
+        await self._send("put", frame)
+        return self._config(*frame[:3])
 
     def put(
         self,
@@ -301,12 +198,9 @@ class SocketSaver(BaseCheckpointSaver[str]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        thread_id, frame = self._checkpoint_frame(config, checkpoint, metadata, new_versions)
-        if self._durable:
-            self._channel.request_blocking("put", *frame)
-        else:
-            self._channel.notify("put", *frame)
-        return self._config(thread_id, frame[1], checkpoint["id"])
+        frame = self._checkpoint_frame(config, checkpoint, metadata, new_versions)
+        self._send_blocking("put", frame)
+        return self._config(*frame[:3])
 
     async def aput_writes(
         self,
@@ -315,12 +209,7 @@ class SocketSaver(BaseCheckpointSaver[str]):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        frame = self._writes_frame(config, writes, task_id, task_path)
-        if self._durable:
-            await self._channel.request("writes", *frame)
-        else:
-            self._channel.notify("writes", *frame)
-            await self._channel.drain()
+        await self._send("writes", self._writes_frame(config, writes, task_id, task_path))
 
     def put_writes(
         self,
@@ -329,11 +218,20 @@ class SocketSaver(BaseCheckpointSaver[str]):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        frame = self._writes_frame(config, writes, task_id, task_path)
+        self._send_blocking("writes", self._writes_frame(config, writes, task_id, task_path))
+
+    async def _send(self, kind: str, frame: tuple[Any, ...]) -> None:
         if self._durable:
-            self._channel.request_blocking("writes", *frame)
+            await self._channel.request(kind, *frame)
         else:
-            self._channel.notify("writes", *frame)
+            self._channel.notify(kind, *frame)
+            await self._channel.drain()
+
+    def _send_blocking(self, kind: str, frame: tuple[Any, ...]) -> None:
+        if self._durable:
+            self._channel.request_blocking(kind, *frame)
+        else:
+            self._channel.notify(kind, *frame)
 
     def _checkpoint_frame(
         self,
@@ -341,14 +239,14 @@ class SocketSaver(BaseCheckpointSaver[str]):
         checkpoint: Checkpoint,
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
-    ) -> tuple[str, tuple[Any, ...]]:
+    ) -> tuple[Any, ...]:
         configurable = config["configurable"]
         thread_id, namespace = self._map_thread(configurable)
         parent_id = configurable.get("checkpoint_id")
         values = checkpoint["channel_values"]
-        inline = {name: value for name, value in values.items() if _stays_inline(value)}
+        inline = {name: value for name, value in values.items() if _is_inline(value)}
         blobs = [
-            Blob(name, str(version), *self.serde.dumps_typed(values[name]))
+            Blob(name, str(version), *self._serialize(values[name]))
             for name, version in new_versions.items()
             if name in values and name not in inline
         ]
@@ -361,17 +259,14 @@ class SocketSaver(BaseCheckpointSaver[str]):
         for name, version in versions.items():
             if name not in values and name not in new_versions:
                 outside.append((name, str(version)))
-        if self._caches:
-            self._has_no_older_subgraphs = self._has_no_older_subgraphs or (
-                self._starts_from_head and namespace == ""
-            )
-            self._remember_checkpoint(
+        if self._cache is not None:
+            self._cache.add_checkpoint(
                 StoredCheckpoint(
                     namespace, checkpoint["id"], parent_id, kind, data, metadata_json, blobs, []
                 ),
                 outside,
             )
-        frame = (
+        return (
             thread_id,
             namespace,
             checkpoint["id"],
@@ -382,7 +277,15 @@ class SocketSaver(BaseCheckpointSaver[str]):
             outside,
             [tuple(blob) for blob in blobs],
         )
-        return thread_id, frame
+
+    def _serialize(self, value: Any) -> tuple[str, bytes]:
+        """Return the serde's name and bytes; JSON for plain values with integers above 64 bits."""
+        try:
+            return self.serde.dumps_typed(value)
+        except TypeError:
+            if not _is_plain(value):
+                raise
+            return "json", json.dumps(value).encode()
 
     def _writes_frame(
         self,
@@ -399,41 +302,14 @@ class SocketSaver(BaseCheckpointSaver[str]):
                 task_id,
                 WRITES_IDX_MAP.get(channel, index),
                 channel,
-                *self.serde.dumps_typed(value),
+                *self._serialize(value),
                 task_path,
             )
             for index, (channel, value) in enumerate(writes)
         ]
-        self._remember_writes(namespace, checkpoint_id, rows)
-        return (
-            thread_id,
-            namespace,
-            checkpoint_id,
-            [tuple(row) for row in rows],
-        )
-
-    def _remember_checkpoint(
-        self, stored: StoredCheckpoint, outside: Sequence[tuple[str, str]]
-    ) -> None:
-        """Cache a written checkpoint; `outside`: channel and version of each value in blobs."""
-        parent = self._heads.get(stored.namespace)
-        new_channels = {blob.channel for blob in stored.blobs}
-        missing = [name for name, _ in outside if name not in new_channels]
-        if missing:
-            older = {blob.channel: blob for blob in parent.blobs} if parent is not None else {}
-            inherited = [older[name] for name in missing if name in older]
-            if parent is None or parent.id != stored.parent_id:
-                # A branch from an uncached checkpoint: inherited values are only in the database.
-                self._heads.pop(stored.namespace, None)
-                return
-            stored = stored._replace(blobs=[*stored.blobs, *inherited])
-        self._cache(stored.namespace, stored)
-
-    def _remember_writes(self, namespace: str, checkpoint_id: str, rows: Sequence[Write]) -> None:
-        head = self._heads.get(namespace)
-        if head is None or head.id != checkpoint_id:
-            return
-        head.take_writes(rows)
+        if self._cache is not None:
+            self._cache.add_writes(namespace, checkpoint_id, rows)
+        return thread_id, namespace, checkpoint_id, [tuple(row) for row in rows]
 
     # Operations on whole threads, which the worker rejects for runs
 
@@ -464,7 +340,7 @@ class SocketSaver(BaseCheckpointSaver[str]):
     # Versions
 
     def get_next_version(self, current: str | int | None, channel: None = None) -> str:
-        """A version that is greater than `current` as text.
+        """Return a version that is greater than `current` in text order.
 
         The random suffix prevents two branches of a thread from sharing a version, and thus a blob.
         """
@@ -481,7 +357,7 @@ class SocketSaver(BaseCheckpointSaver[str]):
     def _map_thread(self, configurable: Mapping[str, Any]) -> tuple[str, str]:
         """Map the graph's thread id and namespace to those under which the worker stores them.
 
-        If a nested graph uses a thread id of its own, its checkpoints are stored in the run's
+        If a nested graph uses another thread id, its checkpoints are stored in the run's
         thread under a separate namespace, so that they are fenced, copied and deleted with it.
         """
         thread_id = str(configurable["thread_id"])
@@ -492,7 +368,7 @@ class SocketSaver(BaseCheckpointSaver[str]):
         return self._thread_id, f"{prefix}|{namespace}" if namespace else prefix
 
     def _config(self, thread_id: str, namespace: str, checkpoint_id: str) -> RunnableConfig:
-        """The config for the graph: the inverse of `_map_thread`."""
+        """Return the config for the graph; the inverse of `_map_thread`."""
         if namespace.startswith(_OTHER_THREAD_PREFIX):
             prefix, _, namespace = namespace.partition("|")
             thread_id = unquote(prefix.removeprefix(_OTHER_THREAD_PREFIX))
@@ -504,10 +380,30 @@ class SocketSaver(BaseCheckpointSaver[str]):
             }
         }
 
-    def _parse_config(self, config: RunnableConfig) -> tuple[str, str, str | None]:
+    def _parse_config(self, config: RunnableConfig) -> _Key:
         configurable = config["configurable"]
         return (*self._map_thread(configurable), configurable.get("checkpoint_id") or None)
 
 
 # LangGraph inspects this signature for every run; setting it avoids the cost.
 SocketSaver.aput_writes.__signature__ = inspect.signature(SocketSaver.aput_writes)  # type: ignore[attr-defined]
+
+
+def configure_serde(project: AgentProject) -> None:
+    """Apply the project's `checkpointer.serde` to all savers; a host serves one project."""
+    serde_config = (project.config.get("checkpointer") or {}).get("serde")
+    if not serde_config:
+        return
+    options: dict[str, Any] = {}
+    for name, value in serde_config.items():
+        if value is None:
+            continue
+        is_list = name in _MODULE_OPTIONS and isinstance(value, list)
+        options[name] = [tuple(part) for part in value] if is_list else value
+    supported = inspect.signature(JsonPlusSerializer).parameters
+    if unknown := sorted(options.keys() - supported.keys()):
+        raise ProjectError(
+            f"`checkpointer.serde.{unknown[0]}` is not supported by the installed version"
+            " of LangGraph."
+        )
+    SocketSaver.serde = JsonPlusSerializer(**options)

@@ -11,12 +11,12 @@ from . import encoding
 
 
 def snapshot(state: StateSnapshot, thread_id: str) -> dict[str, Any]:
-    """A thread state with its values."""
+    """Return the JSON of a thread state with its values."""
     return {"values": state.values, **without_values(state, thread_id)}
 
 
 def without_values(state: StateSnapshot, thread_id: str) -> dict[str, Any]:
-    """A thread state without its values, which may be large and already encoded."""
+    """Return the JSON of a thread state without its values, which may be large."""
     checkpoint = _reference(state.config)
     parent = _reference(state.parent_config)
     return {
@@ -33,7 +33,7 @@ def without_values(state: StateSnapshot, thread_id: str) -> dict[str, Any]:
 
 
 def thread_row(state: StateSnapshot, thread_id: str) -> dict[str, Any]:
-    """The columns of the thread's row for this state, as JSON."""
+    """Return the columns of the thread's row for this state, as JSON."""
     return {
         "values": encoding.dumps(state.values),
         "state": encoding.dumps(without_values(state, thread_id)),
@@ -43,7 +43,7 @@ def thread_row(state: StateSnapshot, thread_id: str) -> dict[str, Any]:
 
 
 def interrupts_by_task(state: StateSnapshot) -> dict[str, list[dict[str, Any]]]:
-    """The interrupts of a state by task id."""
+    """Return the interrupts of a state by task id."""
     return {
         task.id: [encoding.interrupt_of_state(i) for i in task.interrupts]
         for task in state.tasks
@@ -66,7 +66,7 @@ def _task(task: PregelTask, thread_id: str) -> dict[str, Any]:
         "id": task.id,
         "name": task.name,
         "path": list(task.path),
-        "error": None if error is None else _text(error),
+        "error": None if error is None else _error_text(error),
         "interrupts": [encoding.interrupt_of_state(i) for i in task.interrupts],
         "checkpoint": checkpoint,
         "state": nested,
@@ -74,8 +74,8 @@ def _task(task: PregelTask, thread_id: str) -> dict[str, Any]:
     }
 
 
-def _text(error: object) -> str:
-    # StoredCheckpoint errors come back as text, fresh ones as exceptions.
+def _error_text(error: object) -> str:
+    # An error read from a checkpoint is text; an error of this process is an exception.
     return error if isinstance(error, str) else repr(error)
 
 

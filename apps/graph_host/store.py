@@ -20,7 +20,7 @@ from langgraph.store.base import (
 )
 
 from . import encoding
-from .project import Project, ProjectError
+from .project import AgentProject, ProjectError
 from .rpc import RpcClient, RunChannel
 
 if TYPE_CHECKING:
@@ -53,14 +53,14 @@ class SocketStore(BaseStore):
         self.ttl_config = ttl
 
     @classmethod
-    def of(cls, rpc: RpcClient, project: Project) -> SocketStore:
-        """The store that langgraph.json configures."""
+    def load(cls, rpc: RpcClient, project: AgentProject) -> SocketStore:
+        """Create the store that langgraph.json configures."""
         settings = project.config.get("store") or {}
         embedder = None
         if settings.get("index"):
             from .embeddings import TextEmbedder  # noqa: PLC0415  (older LangGraph versions lack its imports)
 
-            embedder = TextEmbedder.of(project, settings["index"])
+            embedder = TextEmbedder.load(project, settings["index"])
         return cls(rpc, embedder, settings.get("ttl") or None)
 
     async def embed(self, params: dict[str, Any]) -> Any:
@@ -70,26 +70,28 @@ class SocketStore(BaseStore):
         return await self._embedder.execute(params)
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        operations = _validated(list(ops))
+        operations = _validate(list(ops))
         plan = _BatchPlan(operations, self._embedder)
         if self._embedder is not None:
             vectors = self._embedder.embed(plan.texts)
             plan.set_vectors(vectors, [self._embedder.embed_query(query) for query in plan.queries])
-        return _results(operations, self._run_channel().request_blocking("store", plan.frames()))
+        return _parse_results(
+            operations, self._run_channel().request_blocking("store", plan.frames())
+        )
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        operations = _validated(list(ops))
+        operations = _validate(list(ops))
         plan = _BatchPlan(operations, self._embedder)
         if self._embedder is not None:
             vectors = await self._embedder.aembed(plan.texts)
             plan.set_vectors(vectors, [await self._embedder.aembed_query(q) for q in plan.queries])
-        return _results(operations, await self._run_channel().request("store", plan.frames()))
+        return _parse_results(operations, await self._run_channel().request("store", plan.frames()))
 
     def _run_channel(self) -> RunChannel:
         return self._rpc.channel(current_run_key.get())
 
 
-def _validated(ops: list[Op]) -> list[Op]:
+def _validate(ops: list[Op]) -> list[Op]:
     for op in ops:
         if isinstance(op, PutOp) and not isinstance(op.value, Mapping | None):
             raise TypeError(f"A store value must be a mapping, not {type(op.value).__name__}.")
@@ -125,13 +127,13 @@ class _BatchPlan:
         self._query_vectors: list[bytes] = []
 
     def _find_texts(self, embedder: TextEmbedder) -> None:
-        for place, op in enumerate(self._ops):
+        for index, op in enumerate(self._ops):
             if isinstance(op, PutOp):
-                value = self._values[place]
+                value = self._values[index]
                 if value is not None and op.index is not False:
-                    # Extract texts from the JSON, since that is what is stored.
+                    # Extract texts from the JSON, because the JSON is stored.
                     texts = embedder.texts(encoding.loads(value), op.index)
-                    self._paths[place] = [path for path, _ in texts]
+                    self._paths[index] = [path for path, _ in texts]
                     self.texts += [text for _, text in texts]
             elif isinstance(op, SearchOp) and op.query:
                 self.queries.append(op.query)
@@ -140,29 +142,29 @@ class _BatchPlan:
         self._vectors, self._query_vectors = vectors, query_vectors
 
     def frames(self) -> list[list[Any]]:
-        """The operations as lists for a frame."""
+        """Return the operations as lists for a frame."""
         vectors, queries = iter(self._vectors), iter(self._query_vectors)
         frames = []
-        for place, op in enumerate(self._ops):
+        for index, op in enumerate(self._ops):
             if isinstance(op, PutOp):
-                pairs = [[path, next(vectors)] for path in self._paths.get(place, ())]
+                pairs = [[path, next(vectors)] for path in self._paths.get(index, ())]
                 name = [list(op.namespace), str(op.key)]
-                frames.append(["put", *name, self._values[place], op.ttl, pairs])
+                frames.append(["put", *name, self._values[index], op.ttl, pairs])
             elif isinstance(op, SearchOp):
                 vector = next(queries, None) if op.query else None
-                frames.append(_search(op, vector))
+                frames.append(_build_search_frame(op, vector))
             else:
-                frames.append(_frame(op))
+                frames.append(_build_frame(op))
         return frames
 
 
-def _search(op: SearchOp, vector: bytes | None) -> list[Any]:
+def _build_search_frame(op: SearchOp, vector: bytes | None) -> list[Any]:
     filter_json = encoding.dumps(op.filter) if op.filter else None
     prefix = list(op.namespace_prefix)
     return ["search", prefix, filter_json, op.limit, op.offset, vector, op.refresh_ttl]
 
 
-def _frame(op: Op) -> list[Any]:
+def _build_frame(op: Op) -> list[Any]:
     if isinstance(op, GetOp):
         return ["get", list(op.namespace), str(op.key), op.refresh_ttl]
     if isinstance(op, ListNamespacesOp):
@@ -171,21 +173,21 @@ def _frame(op: Op) -> list[Any]:
     raise TypeError(f"The store does not support {type(op).__name__}.")
 
 
-def _results(operations: list[Op], answers: list[Any]) -> list[Result]:
-    return [_result(op, value) for op, value in zip(operations, answers, strict=True)]
+def _parse_results(operations: list[Op], values: list[Any]) -> list[Result]:
+    return [_parse_result(op, value) for op, value in zip(operations, values, strict=True)]
 
 
-def _result(op: Op, value: Any) -> Result:
+def _parse_result(op: Op, value: Any) -> Result:
     if isinstance(op, GetOp):
-        return Item(**_fields(value)) if value is not None else None
+        return Item(**_parse_item(value)) if value is not None else None
     if isinstance(op, SearchOp):
-        return [SearchItem(**_fields(item), score=item[5]) for item in value]
+        return [SearchItem(**_parse_item(item), score=item[5]) for item in value]
     if isinstance(op, ListNamespacesOp):
         return [tuple(namespace) for namespace in value]
     return None
 
 
-def _fields(item: list[Any]) -> dict[str, Any]:
+def _parse_item(item: list[Any]) -> dict[str, Any]:
     namespace, key, value, created_at, updated_at = item[:5]
     return {
         "namespace": tuple(namespace),

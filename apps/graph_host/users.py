@@ -9,7 +9,7 @@ STUDIO = "StudioUser"
 
 
 class User(dict[str, Any]):
-    """A user for graphs and handlers: a mapping whose keys are also attributes.
+    """A user for graphs and handlers: a mapping whose keys are also attributes, nested ones too.
 
     It has `identity`, `display_name`, `is_authenticated`, `permissions` and all other fields that
     `@auth.authenticate` returned.
@@ -34,12 +34,20 @@ class User(dict[str, Any]):
 
     def __getattr__(self, name: str) -> Any:
         try:
-            return self[name]
+            value = self[name]
         except KeyError:
             raise AttributeError(name) from None
+        return User(value) if type(value) is dict else value
+
+    # LangGraph's server gives these two to graphs and handlers as well.
+    def dict(self) -> Mapping[str, Any]:
+        return {**self}
+
+    def model_dump(self) -> Mapping[str, Any]:
+        return self.dict()
 
     def __reduce__(self) -> Any:
-        return User, (dict(self),)
+        return User, (self.dict(),)
 
 
 class InvalidUser(ValueError):
@@ -47,7 +55,18 @@ class InvalidUser(ValueError):
 
 
 def parse_user(returned: Any) -> User:
-    """Convert the result of a handler: an id, a mapping or an object. Raises `InvalidUser`."""
+    """Convert the result of a handler: a user, or a pair of permissions and user.
+
+    A user is an id, a mapping or an object. Raises `InvalidUser`.
+    """
+    if isinstance(returned, tuple):
+        try:
+            permissions, user = returned
+        except ValueError:
+            raise InvalidUser(
+                "`@auth.authenticate` must return a user, or a pair of permissions and user."
+            ) from None
+        return parse_user({**parse_user(user), "permissions": permissions})
     if isinstance(returned, str):
         fields: dict[str, Any] = {"identity": returned}
     elif isinstance(returned, Mapping):

@@ -16,6 +16,8 @@ from typing import Any
 
 import msgpack
 
+from .frame_limits import UNCHECKED_BYTES, check_structure
+
 PROTOCOL = 1
 MAX_FRAME_BYTES = 64 * 1024 * 1024
 HIGH_WATER_BYTES = 1024 * 1024
@@ -33,6 +35,20 @@ class FrameTooLarge(ValueError):
 
 class LinkClosed(ConnectionError):
     """The peer closed the socket."""
+
+
+MALFORMED = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError)
+"""The errors that a frame's handler raises for values of wrong types or ranges."""
+
+
+def as_bytes(value: object) -> bytes:
+    """Return the value of a frame that must be bytes. Raises `TypeError`.
+
+    `bytes(value)` does not check the type: for a number it allocates that many bytes.
+    """
+    if not isinstance(value, bytes):
+        raise TypeError(f"expected bytes, not {type(value).__name__}")
+    return value
 
 
 def encode(frame: Sequence[Any]) -> bytes:
@@ -56,8 +72,10 @@ def _encode_big_int(value: Any) -> float:
 class Decoder:
     """Decodes received bytes to frames and buffers an incomplete frame."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_peer_trusted: bool = False) -> None:
+        """The structure of a trusted peer's frames is not limited."""
         self._buffer = bytearray()
+        self._is_peer_trusted = is_peer_trusted
 
     def feed(self, data: bytes) -> Iterator[Frame]:
         """Yield the frames that these bytes complete. Raises `ValueError` for malformed data."""
@@ -75,6 +93,8 @@ class Decoder:
                     memoryview(buffer)[start + _LENGTH.size : start + _LENGTH.size + length]
                 )
                 start += _LENGTH.size + length
+                if length > UNCHECKED_BYTES and not self._is_peer_trusted:
+                    check_structure(body)
                 frame = msgpack.unpackb(body, raw=False, strict_map_key=False)
                 if not isinstance(frame, list) or not frame or not isinstance(frame[0], str):
                     raise ValueError("The peer sent a message that is not a frame.")
@@ -95,17 +115,25 @@ class Link:
         sock: socket.socket,
         on_frame: Callable[[Frame], None],
         on_close: Callable[[BaseException | None], None],
+        max_unsent_bytes: int | None = None,
+        *,
+        is_peer_trusted: bool = False,
     ) -> None:
+        """Above `max_unsent_bytes`, the link is closed: the peer does not read.
+
+        An untrusted peer's frame that exceeds `frame_limits` closes it too.
+        """
         sock.setblocking(False)
         self._sock = sock
         self._fd = sock.fileno()
         self._loop = asyncio.get_running_loop()
         self._on_frame = on_frame
         self._on_close = on_close
-        self._decoder = Decoder()
+        self._decoder = Decoder(is_peer_trusted=is_peer_trusted)
         self._parts: list[bytes] = []
         self._partial = b""
         self._unsent_bytes = 0
+        self._max_unsent_bytes = max_unsent_bytes
         self._scheduled = False
         self._writing = False
         self._reading = True
@@ -125,6 +153,9 @@ class Link:
             return
         self._parts.append(data)
         self._unsent_bytes += len(data)
+        if self._max_unsent_bytes is not None and self._unsent_bytes > self._max_unsent_bytes:
+            self.close(BufferError("The peer does not read."))
+            return
         if not self._scheduled and not self._writing:
             self._scheduled = True
             self._loop.call_soon(self._flush)
@@ -151,13 +182,13 @@ class Link:
         data = b"".join((self._partial, *self._parts)) if self._partial else b"".join(self._parts)
         self._parts.clear()
         try:
-            sent = self._sock.send(data)
+            sent_bytes = self._sock.send(data)
         except (BlockingIOError, InterruptedError):
-            sent = 0
+            sent_bytes = 0
         except OSError as error:
             self.close(error)
             return
-        self._partial = data[sent:]
+        self._partial = data[sent_bytes:]
         self._unsent_bytes = len(self._partial)
         if bool(self._partial) != self._writing:
             self._writing = bool(self._partial)
@@ -187,6 +218,8 @@ class Link:
         if not self._reading and not self.closed:
             self._reading = True
             self._loop.add_reader(self._fd, self._read)
+            # Frames that had arrived before the pause.
+            self._loop.call_soon(self._handle, b"")
 
     def _read(self) -> None:
         try:
@@ -199,10 +232,18 @@ class Link:
         if not data:
             self.close(None)
             return
+        self._handle(data)
+
+    def _takes_frames(self) -> bool:
+        return self._reading and not self.closed
+
+    def _handle(self, data: bytes) -> None:
+        if not self._takes_frames():
+            return
         try:
             for frame in self._decoder.feed(data):
                 self._on_frame(frame)
-                if self.closed:
+                if not self._takes_frames():
                     return
         except (ValueError, msgpack.UnpackException) as error:
             self.close(error)

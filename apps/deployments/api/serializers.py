@@ -6,11 +6,14 @@ from typing import Any
 
 from rest_framework import serializers
 
-from apps.deployments.addresses import agent_url
-from apps.deployments.models import Deployment, Revision
+from apps.core import errors
+from apps.deployments.models import Deployment, LogLine, Revision
+from apps.deployments.querysets import LogLineQuerySet
+from apps.deployments.routes import agent_url
 from apps.deployments.services.lifecycle import DEPLOYMENT_TYPES
 
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+"""From the least to the most severe."""
 
 
 def deployment_json(deployment: Deployment) -> dict[str, Any]:
@@ -27,13 +30,11 @@ def deployment_json(deployment: Deployment) -> dict[str, Any]:
         "display_name": deployment.display_name or None,
         "source": deployment.source,
         "source_config": _source_config(deployment),
-        "source_revision_config": {
-            "repo_ref": latest["latest_ref"] or None,
-            "langgraph_config_path": latest["latest_config_path"] or deployment.config_path,
-            "image_uri": None,
-            "source_tarball_path": None,
-            "repo_commit_sha": latest["latest_commit_sha"] or None,
-        },
+        "source_revision_config": _source_revision_config(
+            ref=latest["latest_ref"],
+            config_path=latest["latest_config_path"] or deployment.config_path,
+            commit_sha=latest["latest_commit_sha"],
+        ),
         "secrets": None,
         "secret_references": None,
         "status": deployment.status,
@@ -54,15 +55,23 @@ def revision_json(revision: Revision) -> dict[str, Any]:
         "status": revision.status,
         "source": revision.source,
         "source_config": _source_config(revision.deployment),
-        "source_revision_config": {
-            "repo_ref": revision.ref or None,
-            "langgraph_config_path": revision.config_path,
-            "image_uri": None,
-            "source_tarball_path": None,
-            "repo_commit_sha": revision.commit_sha or None,
-        },
+        "source_revision_config": _source_revision_config(
+            ref=revision.ref, config_path=revision.config_path, commit_sha=revision.commit_sha
+        ),
         "created_at": revision.created_at,
         "updated_at": revision.updated_at,
+    }
+
+
+def _source_revision_config(
+    *, ref: str | None, config_path: str, commit_sha: str | None
+) -> dict[str, Any]:
+    return {
+        "repo_ref": ref or None,
+        "langgraph_config_path": config_path,
+        "image_uri": None,
+        "source_tarball_path": None,
+        "repo_commit_sha": commit_sha or None,
     }
 
 
@@ -148,12 +157,12 @@ class PatchSerializer(ChangesSerializer):
     revision_source = serializers.CharField(required=False, allow_null=True)
 
 
-class PageSerializer(serializers.Serializer[Any]):
+class DeploymentPageSerializer(serializers.Serializer[Any]):
     limit = serializers.IntegerField(min_value=1, max_value=100, default=20)
     offset = serializers.IntegerField(min_value=0, default=0)
 
 
-class DeploymentFilterSerializer(PageSerializer):
+class DeploymentFilterSerializer(DeploymentPageSerializer):
     name = serializers.CharField(required=False, allow_blank=True)
     name_contains = serializers.CharField(required=False, allow_blank=True)
     status = serializers.CharField(required=False, allow_blank=True)
@@ -161,7 +170,7 @@ class DeploymentFilterSerializer(PageSerializer):
     deployment_ids = serializers.ListField(child=serializers.UUIDField(), required=False)
 
 
-class RevisionFilterSerializer(PageSerializer):
+class RevisionFilterSerializer(DeploymentPageSerializer):
     status = serializers.CharField(required=False, allow_blank=True)
 
 
@@ -179,3 +188,47 @@ class LogQuerySerializer(serializers.Serializer[Any]):
     query = serializers.CharField(required=False, allow_null=True, allow_blank=True)
     start_time = serializers.DateTimeField(required=False, allow_null=True)
     end_time = serializers.DateTimeField(required=False, allow_null=True)
+
+
+def log_page(lines: LogLineQuerySet, query: dict[str, Any]) -> dict[str, Any]:
+    """Return one page; `next_offset` is valid as an offset even after an empty page.
+
+    The offset is the id of the last line: ids order lines within a millisecond, so that no line
+    repeats.
+    """
+    ascending = query["order"] == "asc"
+    offset = _parse_offset(query.get("offset"))
+    if query.get("level"):
+        lines = lines.filter(level__in=LOG_LEVELS[LOG_LEVELS.index(query["level"]) :])
+    if query.get("query"):
+        lines = lines.filter(message__icontains=query["query"])
+    if query.get("start_time"):
+        lines = lines.filter(created_at__gte=query["start_time"])
+    if query.get("end_time"):
+        lines = lines.filter(created_at__lte=query["end_time"])
+    if offset is not None:
+        lines = lines.filter(pk__gt=offset) if ascending else lines.filter(pk__lt=offset)
+    page = list(lines.order_by("pk" if ascending else "-pk")[: query["limit"]])
+    # Descending, an empty page is the end: no line has an id below 1.
+    at_end = (offset or 0) if ascending else 0
+    return {
+        "logs": [_line_json(line) for line in page],
+        "next_offset": str(page[-1].pk if page else at_end),
+    }
+
+
+def _parse_offset(text: str | None) -> int | None:
+    if text in (None, ""):
+        return None
+    if not text.isdecimal() or len(text) > 18:
+        raise errors.Invalid("offset must be a next_offset of an earlier response.")
+    return int(text)
+
+
+def _line_json(line: LogLine) -> dict[str, Any]:
+    return {
+        "id": str(line.pk),
+        "timestamp": int(line.created_at.timestamp() * 1000),
+        "level": line.level,
+        "message": line.message,
+    }

@@ -5,25 +5,26 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from django.urls import path
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from rest_framework.response import Response
 
 from apps.core import errors
-from apps.core.api import ApiRequest, WorkspaceAPIView
+from apps.core.api import ApiRequest, WorkspaceAPIView, validate
 from apps.core.tenancy import get_or_404
 from apps.deployments import services
-from apps.deployments.api.log_pages import log_page
 from apps.deployments.api.serializers import (
     ChangesSerializer,
     CreateSerializer,
     DeleteSerializer,
     DeploymentFilterSerializer,
+    DeploymentPageSerializer,
     LogQuerySerializer,
-    PageSerializer,
     PatchSerializer,
     RevisionFilterSerializer,
     deployment_json,
+    log_page,
     revision_json,
 )
 from apps.deployments.errors import SourceNotSupported
@@ -39,8 +40,8 @@ _UNSUPPORTED_SOURCES = {
         " source github with source_config.repo_url."
     ),
     "internal_docker": (
-        "The platform builds agents from source and has no image registry: add --remote to"
-        " `langgraph deploy`, or deploy from a Git repository."
+        "The platform builds agents from source and has no image registry. Deploy from a Git"
+        " repository instead: source github with source_config.repo_url."
     ),
     "external_docker": (
         "The platform builds agents from source and runs no images: deploy from a Git repository."
@@ -79,10 +80,9 @@ class DeploymentsView(ControlPlaneView):
         if params.get("agent_id") or params.get("agent_environment"):
             # If ignored, the client would update an arbitrary deployment of the response.
             raise errors.BadRequest("agent_id and agent_environment are not supported.")
-        query = DeploymentFilterSerializer(data=params)
-        query.is_valid(raise_exception=True)
-        rows = _filtered(self.deployments(), query.validated_data).newest_first()
-        return Response(_page(rows, query.validated_data, deployment_json))
+        query = validate(DeploymentFilterSerializer, params)
+        rows = _filter(self.deployments(), query).newest_first()
+        return Response(_page_json(rows, query, deployment_json))
 
     @extend_schema(request=CreateSerializer, responses={201: OpenApiTypes.OBJECT})
     def post(self, request: ApiRequest) -> Response:
@@ -104,13 +104,10 @@ class DeploymentsView(ControlPlaneView):
 
     @extend_schema(parameters=[DeleteSerializer], responses=OpenApiTypes.OBJECT)
     def delete(self, request: ApiRequest) -> Response:
-        query = DeleteSerializer(
-            data={"deployment_ids": request.query_params.getlist("deployment_ids")}
-        )
-        query.is_valid(raise_exception=True)
+        ids = {"deployment_ids": request.query_params.getlist("deployment_ids")}
         services.delete_deployments(
             workspace_id=self.workspace_id,
-            deployment_ids=set(query.validated_data["deployment_ids"]),
+            deployment_ids=set(validate(DeleteSerializer, ids)["deployment_ids"]),
         )
         return Response({})
 
@@ -157,13 +154,12 @@ class RevisionsView(ControlPlaneView):
     @extend_schema(parameters=[RevisionFilterSerializer], responses=OpenApiTypes.OBJECT)
     def get(self, request: ApiRequest, deployment_id: UUID) -> Response:
         deployment = self.deployment(deployment_id)
-        query = RevisionFilterSerializer(data=request.query_params)
-        query.is_valid(raise_exception=True)
+        query = validate(RevisionFilterSerializer, request.query_params)
         rows = Revision.objects.for_workspace(self.workspace_id).filter(deployment=deployment)
         rows = rows.select_related("deployment").newest_first()
-        if query.validated_data.get("status"):
-            rows = rows.in_status(query.validated_data["status"].split(","))
-        return Response(_page(rows, query.validated_data, revision_json))
+        if query.get("status"):
+            rows = rows.in_status(query["status"].split(","))
+        return Response(_page_json(rows, query, revision_json))
 
     @extend_schema(request=ChangesSerializer, responses={201: OpenApiTypes.OBJECT})
     def post(self, request: ApiRequest, deployment_id: UUID) -> Response:
@@ -198,12 +194,31 @@ class RedeployView(ControlPlaneView):
 
 
 class InterruptView(ControlPlaneView):
-    """For scripts that stop a stuck build; no public client calls it."""
+    """Stops a stuck build, for scripts; no public client calls this route."""
 
     @extend_schema(request=None, responses=OpenApiTypes.OBJECT)
     def post(self, request: ApiRequest, deployment_id: UUID, revision_id: UUID) -> Response:
         revision = self.revision(deployment_id, revision_id)
         return Response(revision_json(services.interrupt_revision(revision=revision)))
+
+
+class StopView(ControlPlaneView):
+    """Stops, starts and restarts a deployment, for scripts; no public client calls these routes."""
+
+    operation = staticmethod(services.stop_deployment)
+
+    @extend_schema(request=None, responses=OpenApiTypes.OBJECT)
+    def post(self, request: ApiRequest, deployment_id: UUID) -> Response:
+        self.operation(deployment=self.deployment(deployment_id))
+        return Response(deployment_json(self.deployment(deployment_id)))
+
+
+class StartView(StopView):
+    operation = staticmethod(services.start_deployment)
+
+
+class RestartView(StopView):
+    operation = staticmethod(services.restart_deployment)
 
 
 class BuildLogView(ControlPlaneView):
@@ -220,9 +235,7 @@ class BuildLogView(ControlPlaneView):
             lines = lines.filter(deployment=self.deployment(deployment_id))
         else:
             lines = lines.filter(revision=self.revision(deployment_id, revision_id))
-        query = LogQuerySerializer(data=request.data)
-        query.is_valid(raise_exception=True)
-        return Response(log_page(lines, query.validated_data))
+        return Response(log_page(lines, validate(LogQuerySerializer, request.data)))
 
 
 class ServerLogView(BuildLogView):
@@ -248,7 +261,7 @@ class PushTokenView(UploadView):
 class ListenersView(ControlPlaneView):
     """Always empty: agents run on the platform itself, without listeners."""
 
-    @extend_schema(parameters=[PageSerializer], responses=OpenApiTypes.OBJECT)
+    @extend_schema(parameters=[DeploymentPageSerializer], responses=OpenApiTypes.OBJECT)
     def get(self, request: ApiRequest) -> Response:
         return Response({"resources": [], "offset": 0})
 
@@ -261,7 +274,7 @@ class GitIntegrationsView(ControlPlaneView):
         return Response([])
 
 
-def _filtered(rows: DeploymentQuerySet, query: dict[str, Any]) -> DeploymentQuerySet:
+def _filter(rows: DeploymentQuerySet, query: dict[str, Any]) -> DeploymentQuerySet:
     # A client that sends both accepts a match of either.
     if query.get("name_contains"):
         rows = rows.filter(name__icontains=query["name_contains"])
@@ -275,7 +288,7 @@ def _filtered(rows: DeploymentQuerySet, query: dict[str, Any]) -> DeploymentQuer
     return rows
 
 
-def _page(rows: Any, query: dict[str, Any], as_json: Any) -> dict[str, Any]:
+def _page_json(rows: Any, query: dict[str, Any], as_json: Any) -> dict[str, Any]:
     """Return a page; `offset` is the start of the next one."""
     begin, end = query["offset"], query["offset"] + query["limit"]
     resources = [as_json(row) for row in rows[begin:end]]
@@ -283,12 +296,15 @@ def _page(rows: Any, query: dict[str, Any], as_json: Any) -> dict[str, Any]:
 
 
 def _reject_unsupported_fields(body_data: dict[str, Any]) -> None:
-    """Reject fields that would change the build but are not supported."""
+    """Reject fields that would have no effect."""
     source = body_data.get("source_config") or {}
     revision = body_data.get("source_revision_config") or {}
     for name in ("install_command", "build_command"):
         if source.get(name):
             raise errors.BadRequest(f"{name} is for JavaScript projects, which are not supported.")
+    for name in ("build_on_push", "resource_spec"):
+        if source.get(name):
+            raise errors.BadRequest(f"source_config.{name} is not supported. Leave it out.")
     for name, kind in (
         ("image_uri", "external_docker"),
         ("source_tarball_path", "internal_source"),
@@ -304,3 +320,27 @@ def _check_source(source: str | None) -> None:
     if source is None or source == Source.GIT:
         return
     raise SourceNotSupported(_UNSUPPORTED_SOURCES.get(source, f"The source {source!r} is unknown."))
+
+
+_DEPLOYMENT = "v2/deployments/<uuid:deployment_id>"
+_REVISION = f"{_DEPLOYMENT}/revisions/<uuid:revision_id>"
+_PROJECT = "v1/projects/<uuid:deployment_id>"
+
+routes = [
+    path("v2/deployments", DeploymentsView.as_view()),
+    path(_DEPLOYMENT, DeploymentView.as_view()),
+    path(f"{_DEPLOYMENT}/upload-url", UploadView.as_view()),
+    path(f"{_DEPLOYMENT}/push-token", PushTokenView.as_view()),
+    path(f"{_DEPLOYMENT}/stop", StopView.as_view()),
+    path(f"{_DEPLOYMENT}/start", StartView.as_view()),
+    path(f"{_DEPLOYMENT}/restart", RestartView.as_view()),
+    path(f"{_DEPLOYMENT}/revisions", RevisionsView.as_view()),
+    path(_REVISION, RevisionView.as_view()),
+    path(f"{_REVISION}/redeploy", RedeployView.as_view()),
+    path(f"{_REVISION}/interrupt", InterruptView.as_view()),
+    path(f"{_PROJECT}/deploy_logs", ServerLogView.as_view()),
+    path(f"{_PROJECT}/revisions/<uuid:revision_id>/build_logs", BuildLogView.as_view()),
+    path(f"{_PROJECT}/revisions/<uuid:revision_id>/deploy_logs", ServerLogView.as_view()),
+    path("v2/listeners", ListenersView.as_view()),
+    path("v1/integrations/github/install", GitIntegrationsView.as_view()),
+]

@@ -13,13 +13,14 @@ from django.db import transaction
 from apps.core.json import dumps, loads, storable
 from apps.deployments import errors, hosts, langgraph_json
 from apps.deployments.build_dirs import FileNotReadable, remove_revision
-from apps.deployments.builds import build_facts, clone, source, venv
+from apps.deployments.builds import build_facts, clone, venv
 from apps.deployments.builds.build_context import BuildContext, BuildFailed
 from apps.deployments.builds.host_client import HostClient
 from apps.deployments.models import Revision, RevisionGraph, Source
-from apps.deployments.services import progress
+from apps.deployments.routes import STUDIO_USER
+from apps.deployments.sandbox.usage import disk_usage
+from apps.deployments.services import build_storage, progress
 from apps.deployments.services.logs import RevisionLog
-from apps.deployments.serving_config import STUDIO_USER
 from apps.deployments.statuses import RevisionStatus
 
 log = logging.getLogger(__name__)
@@ -54,6 +55,7 @@ def build(revision_id: UUID) -> None:
                 context,
                 "Internal error of the platform. The operator can find the details in its log.",
             )
+    build_storage.remove_old_builds(revision.workspace_id)
     progress.promote_next(revision.deployment_id)
 
 
@@ -76,7 +78,7 @@ def _build(context: BuildContext) -> None:
     context.directory.remove_older()
 
 
-def _read_project(context: BuildContext) -> langgraph_json.Project:
+def _read_project(context: BuildContext) -> langgraph_json.ProjectConfig:
     path = context.revision.config_path
     context.log.write(f"==> Reading {path}")
     try:
@@ -91,7 +93,7 @@ def _read_project(context: BuildContext) -> langgraph_json.Project:
 
 
 def _save_source(
-    context: BuildContext, *, commit: source.Commit, config: dict[str, object]
+    context: BuildContext, *, commit: clone.ClonedCommit, config: dict[str, object]
 ) -> None:
     """Store commit and configuration, or raise `LeaseLost`."""
     revisions = Revision.objects.for_workspace(context.revision.workspace_id)
@@ -105,9 +107,9 @@ def _save_source(
 
 
 def _describe_graphs(
-    context: BuildContext, project: langgraph_json.Project
+    context: BuildContext, project: langgraph_json.ProjectConfig
 ) -> tuple[list[RevisionGraph], dict[str, Any]]:
-    """Return the graphs description by their host, and the other facts of the project."""
+    """Return the graphs as their host describes them, and the other facts of the project."""
     graphs = []
     with _launch_host(context, context.revision.attempt) as host:
         client = HostClient(context, host)
@@ -130,7 +132,8 @@ def _describe_graphs(
                     drawing=description["drawing"],
                 )
             )
-        return graphs, build_facts.project_facts(context, project, hello)
+        facts = build_facts.project_facts(context, project, hello)
+        return graphs, facts | {"disk_bytes": disk_usage([context.directory.folder])}
 
 
 @transaction.atomic
@@ -149,9 +152,11 @@ def _deploy(context: BuildContext) -> None:
         _launch_host(context, context.revision.built_attempt) as host,
     ):
         HostClient(context, host).handshake()
-    context.log.flush()
-    progress.activate(context.revision)
-    context.log.write(f"Deployed: revision {context.revision.number} is active.")
+    # The status and the last line are stored together: a reader of a finished revision has it all.
+    with transaction.atomic():
+        progress.activate(context.revision)
+        context.log.write(f"Deployed: revision {context.revision.number} is active.")
+        context.log.flush()
 
 
 def _launch_host(context: BuildContext, attempt: int | None) -> hosts.LaunchedHost:

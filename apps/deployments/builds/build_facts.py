@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
 from apps.core.json import dumps, loads, storable
 from apps.deployments import errors
 from apps.deployments.build_dirs import FileNotReadable
 from apps.deployments.builds.build_context import BuildContext, BuildFailed
-from apps.deployments.langgraph_json import ConfigError, Project, server_config
+from apps.deployments.langgraph_json import ConfigError, ProjectConfig, server_config
 from apps.deployments.models import Revision
 from apps.deployments.services import environment
-from apps.graph_host.project import variables_in
+from apps.graph_host.project import parse_env_file
 
 _ROUTES = TypeAdapter(
     Annotated[
@@ -28,9 +29,22 @@ _ROUTES = TypeAdapter(
     ]
 )
 """Routes as a host reports them: untrusted input."""
+MAX_OPENAPI_BYTES = 256 * 1024
 
 
-def read_server_variables(context: BuildContext, project: Project) -> dict[str, Any]:
+class _Components(TypedDict, total=False):
+    schemas: dict[str, Any]
+
+
+class _OpenAPIParts(TypedDict, total=False):
+    paths: dict[str, dict[str, Any]]
+    components: _Components
+
+
+_OPENAPI = TypeAdapter(_OpenAPIParts)
+
+
+def read_server_variables(context: BuildContext, project: ProjectConfig) -> dict[str, Any]:
     """Return the server configuration in the variables; `BuildFailed` names an invalid one."""
     environment_variables = {
         **_env_file_variables(context, project),
@@ -46,7 +60,7 @@ def read_server_variables(context: BuildContext, project: Project) -> dict[str, 
     return config_json
 
 
-def _env_file_variables(context: BuildContext, project: Project) -> dict[str, str]:
+def _env_file_variables(context: BuildContext, project: ProjectConfig) -> dict[str, str]:
     """Return the variables of `env`; those of the deployment override them."""
     env = project.raw.get("env")
     if isinstance(env, dict):
@@ -54,12 +68,14 @@ def _env_file_variables(context: BuildContext, project: Project) -> dict[str, st
     if not env:
         return {}
     try:
-        return variables_in(context.directory.read_text(project.resolve(env)))
+        return parse_env_file(context.directory.read_text(project.resolve(env)))
     except FileNotReadable:
         return {}
 
 
-def project_facts(context: BuildContext, project: Project, hello: dict[str, Any]) -> dict[str, Any]:
+def project_facts(
+    context: BuildContext, project: ProjectConfig, hello: dict[str, Any]
+) -> dict[str, Any]:
     """Return the versions, the auth rules and the routes of the custom HTTP application."""
     facts: dict[str, Any] = {
         "versions": {name: str(hello[name]) for name in ("python", "langgraph")}
@@ -89,11 +105,30 @@ def _http_facts(context: BuildContext, http: dict[str, Any]) -> dict[str, Any]:
         )
         return {"routes": None}
     try:
-        known = _ROUTES.validate_python(routes)
+        valid_routes = _ROUTES.validate_python(routes)
     except ValidationError as error:
         raise BuildFailed(f"The routes of `http.app` are invalid: {error}") from None
-    context.log.write(f"    http: {', '.join(path for path, *_ in known) or 'no routes'}")
-    return {"routes": known}
+    context.log.write(f"    http: {', '.join(path for path, *_ in valid_routes) or 'no routes'}")
+    return {"routes": valid_routes, "openapi": _openapi_facts(context, http.get("openapi"))}
+
+
+def _openapi_facts(context: BuildContext, document: Any) -> dict[str, Any] | None:
+    """Return the paths and schemas of the application's OpenAPI document, an untrusted input."""
+    if document is None:
+        return None
+    try:
+        parts = _OPENAPI.validate_python(document)
+    except ValidationError:
+        context.log.write("    The OpenAPI document of `http.app` is not valid.", level="WARNING")
+        return None
+    if len(dumps(parts)) > MAX_OPENAPI_BYTES:
+        context.log.write(
+            f"    The OpenAPI document of `http.app` exceeds {MAX_OPENAPI_BYTES} bytes: its routes"
+            " are listed without a description.",
+            level="WARNING",
+        )
+        return None
+    return dict(parts)
 
 
 def save_facts(context: BuildContext, facts: dict[str, Any]) -> None:

@@ -33,11 +33,15 @@ _REF_PREFIXES = (b"", b"refs/", b"refs/tags/", b"refs/heads/", b"refs/remotes/")
 _ERROR_PATTERNS = (
     (r"not our ref|unadvertised object|no such remote ref", "no_ref"),
     (r"unexpected http resp 40[13]", "private"),
-    (r"[Rr]epository .*not found|access denied or repository not exported|no such repo", "nowhere"),
+    (
+        r"[Rr]epository .*not found|access denied or repository not exported|no such repo",
+        "no_repository",
+    ),
     (
         r"resolve|NameResolution|onnection refused|timed out|NewConnection|reset by peer",
         "unreachable",
     ),
+    (r"unexpected http resp 50[24]|Tunnel connection failed|hung up", "unreachable"),
 )
 
 
@@ -69,17 +73,19 @@ def _config() -> ConfigFile:
     for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
         if name.upper() in os.environ:
             os.environ.setdefault(name, os.environ[name.upper()])
+    if command := os.environ.get("GIT_PROXY_COMMAND"):
+        config.set(b"core", b"gitProxy", command.encode())
     if authorities := os.environ.get("GIT_SSL_CAINFO"):
         config.set(b"http", b"sslCAInfo", authorities.encode())
     return config
 
 
 def _fetch(repository: Repo, client: GitClient, path: str, ref: bytes) -> Commit:
-    wanted: list[ObjectID] = []
+    wanted_ids: list[ObjectID] = []
 
     def choose(refs: Mapping[Ref, ObjectID], depth: int | None = None) -> list[ObjectID]:
-        wanted[:] = [_choose_ref(refs, ref)]
-        return wanted
+        wanted_ids[:] = [_choose_ref(refs, ref)]
+        return wanted_ids
 
     names = [prefix + ref for prefix in _REF_PREFIXES] if ref else [HEADREF]
     try:
@@ -88,9 +94,9 @@ def _fetch(repository: Repo, client: GitClient, path: str, ref: bytes) -> Commit
         if error.args == (ref,):  # a local repository does not have the commit
             raise FetchFailed("no_ref") from None
         raise
-    if not wanted:  # an empty repository has no refs to choose from
+    if not wanted_ids:  # an empty repository has no refs to choose from
         raise FetchFailed("no_ref" if ref else "empty")
-    result = repository[wanted[0]] if wanted[0] in repository.object_store else None
+    result = repository[wanted_ids[0]] if wanted_ids[0] in repository.object_store else None
     while isinstance(result, Tag):
         result = repository[result.object[1]]
     if not isinstance(result, Commit):
@@ -126,7 +132,7 @@ def _classify(error: Exception) -> FetchFailed:
         case FetchFailed():
             return error
         case NotGitRepository():
-            return FetchFailed("nowhere")
+            return FetchFailed("no_repository")
         case HTTPUnauthorized():
             return FetchFailed("private")
         case MissingCommitError():
@@ -150,8 +156,8 @@ def _exit(answer: Mapping[str, Any], status: int) -> NoReturn:
 
 if __name__ == "__main__":
     try:
-        found = main(*sys.argv[1:])
+        commit = main(*sys.argv[1:])
     except Exception as error:  # noqa: BLE001 - reported as JSON
         failure = _classify(error)
         _exit({"reason": failure.reason, "detail": failure.detail}, 1)
-    _exit(found, 0)
+    _exit(commit, 0)

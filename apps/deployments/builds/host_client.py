@@ -4,36 +4,41 @@ from __future__ import annotations
 
 import os
 import select
+import time
 from collections import deque
 from typing import Any
 
-from apps.core.json import dumps, loads
+from django.conf import settings
+
+from apps.core.json import dumps, loads_small
 from apps.deployments.builds.build_context import TICK_SECONDS, BuildContext, BuildFailed
 from apps.deployments.hosts import LaunchedHost
 from apps.graph_host import wire
 
 _KEY = 1
 _TAIL_LINES = 40
+_MAX_LINE_BYTES = 64 * 1024
+_MAX_RESULT_BYTES = 4 * 1024 * 1024
 
 
 class HostClient:
-    """Calls a host of the revision being built; the host's output goes to the build log."""
+    """Calls a host of the revision being built and copies its output to the build log."""
 
     def __init__(self, context: BuildContext, host: LaunchedHost) -> None:
         self.context = context
         self.host = host
         self._decoder = wire.Decoder()
         self._frames: deque[wire.Frame] = deque()
-        self._rest = b""
+        self._partial_line = b""
         self._tail: deque[str] = deque(maxlen=_TAIL_LINES)
-        self._output_open = True
+        self._is_output_open = True
 
     def handshake(self) -> dict[str, Any]:
         """Return the `hello` message that the host sends after importing the project.
 
         Raises `BuildFailed` if the host ended before, or reports a problem of the project.
         """
-        hello: dict[str, Any] = self._next("hello")[3]
+        hello: dict[str, Any] = self._next("hello", "The import of the graphs")[3]
         if hello.get("protocol") != wire.PROTOCOL:
             raise BuildFailed("The graph host uses another version of the protocol.")
         if hello.get("problem"):
@@ -46,25 +51,32 @@ class HostClient:
         """Call a method of one graph; `BuildFailed` has the exception of its code."""
         request = ("call", _KEY, graph_id, method, dumps(params or {}))
         self.host.socket.sendall(wire.encode(request))
-        *_, succeeded, value = self._next("result")
+        *_, succeeded, value = self._next("result", f"The creation of graph {graph_id}")
         if not succeeded:
-            reason = loads(value)
+            reason = loads_small(value)
             raise BuildFailed(f"Graph {graph_id}: {reason['error']}: {reason['message']}")
-        return loads(value)
+        return loads_small(value, _MAX_RESULT_BYTES)
 
-    def _next(self, kind: str) -> wire.Frame:
-        while True:
+    def _next(self, kind: str, activity: str) -> wire.Frame:
+        """Wait for a frame. Raises `BuildFailed` that names the activity after the limit."""
+        seconds = settings.GRAPH_IMPORT_TIMEOUT_SECONDS
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
             while self._frames:
                 frame = self._frames.popleft()
                 if frame[0] == kind:
                     return frame
             self._receive()
+        raise BuildFailed(
+            f"{activity} exceeded its time limit of {seconds} seconds"
+            " (GRAPH_IMPORT_TIMEOUT_SECONDS). Work that waits belongs in a node."
+        )
 
     def _receive(self) -> None:
         """Wait up to one tick for frames and output."""
         self.context.tick()
-        watched: list[Any] = [self.host.socket, *([self.host.logs] if self._output_open else [])]
-        ready, _, _ = select.select(watched, [], [], TICK_SECONDS)
+        sources: list[Any] = [self.host.socket, *([self.host.logs] if self._is_output_open else [])]
+        ready, _, _ = select.select(sources, [], [], TICK_SECONDS)
         if self.host.logs in ready:
             self._read_output()
         if self.host.socket not in ready:
@@ -82,15 +94,18 @@ class HostClient:
 
     def _read_output(self) -> None:
         data = os.read(self.host.logs.fileno(), 65_536)
-        self._output_open = bool(data)
-        *lines, self._rest = (self._rest + data).split(b"\n")
+        self._is_output_open = bool(data)
+        *lines, self._partial_line = (self._partial_line + data).split(b"\n")
+        if self._partial_line and (not data or len(self._partial_line) > _MAX_LINE_BYTES):
+            lines.append(self._partial_line)
+            self._partial_line = b""
         for line in lines:
             text = line.decode(errors="replace")
             self._tail.append(text)
             self.context.log.write(text)
 
     def _exit_message(self) -> str:
-        while self._output_open and select.select([self.host.logs], [], [], 1.0)[0]:
+        while self._is_output_open and select.select([self.host.logs], [], [], 1.0)[0]:
             self._read_output()
         try:
             code = self.host.process.wait(5)

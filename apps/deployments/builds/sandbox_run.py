@@ -13,17 +13,17 @@ from pathlib import Path
 
 from django.conf import settings
 
-from apps.deployments import sandbox
+from apps.deployments import networks, sandbox
 from apps.deployments.builds.build_context import TICK_SECONDS, BuildContext, BuildFailed
 
-_TAIL_LINES = 60
+TAIL_LINES = 60
 _MAX_LINE_BYTES = 64 * 1024
 _GRACE_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """The exit code of a command and the last lines of its output."""
+    """The exit code of a command and its last `tail_lines` lines of output."""
 
     code: int
     tail: list[str]
@@ -38,8 +38,9 @@ def build_policy(
     writable: Sequence[Path | sandbox.Bind] = (),
     python: Path | None = None,
     disk_mb: int | None = None,
+    egress: sandbox.Egress,
 ) -> sandbox.Policy:
-    """Return the policy of a build step: shared network and only the named folders."""
+    """Return the policy of a build step: only the named folders and the given egress."""
     return sandbox.Policy(
         cwd=cwd,
         env=dict(env),
@@ -48,7 +49,8 @@ def build_policy(
         uid=context.directory.uid,
         python=python,
         hostname="build",
-        network=sandbox.Network.SHARED,
+        network=networks.network(),
+        egress=egress,
         limits=sandbox.Limits(
             memory_bytes=settings.BUILD_MEMORY_MB * sandbox.MIB,
             processes=512,
@@ -65,12 +67,13 @@ def run_command(
     argv: Sequence[str],
     *,
     show: Callable[[str], bool] = lambda _: True,
+    tail_lines: int = TAIL_LINES,
 ) -> CommandResult:
     """Run a command to its end. Lines for which `show` is false are not logged.
 
     Raises `BuildFailed` if a limit stopped it, and the errors of `BuildContext.tick`.
     """
-    tail: deque[str] = deque(maxlen=_TAIL_LINES)
+    tail: deque[str] = deque(maxlen=tail_lines)
 
     def on_line(line: str) -> None:
         tail.append(line)
@@ -110,7 +113,7 @@ def _read_output(
     """Read lines until the process has ended and its output is read."""
     poll = select.poll()
     poll.register(fd, select.POLLIN)
-    rest = b""
+    partial_line = b""
     ended_at: float | None = None
     while True:
         context.tick()
@@ -118,19 +121,21 @@ def _read_output(
             data = os.read(fd, 65_536)
             if not data:
                 break
-            *lines, rest = (rest + data).replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+            *lines, partial_line = (
+                (partial_line + data).replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+            )
             for line in lines:
                 on_line(line.decode(errors="replace"))
-            if len(rest) > _MAX_LINE_BYTES:
-                on_line(rest.decode(errors="replace"))
-                rest = b""
+            if len(partial_line) > _MAX_LINE_BYTES:
+                on_line(partial_line.decode(errors="replace"))
+                partial_line = b""
         elif process.poll() is not None:
             # Without namespaces, a surviving child may keep the pipe open.
             ended_at = ended_at or time.monotonic()
             if time.monotonic() - ended_at > _GRACE_SECONDS:
                 break
-    if rest:
-        on_line(rest.decode(errors="replace"))
+    if partial_line:
+        on_line(partial_line.decode(errors="replace"))
 
 
 def _wait_for_exit(context: BuildContext, process: sandbox.SandboxedProcess) -> int:

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Sequence
 from pathlib import Path
 
 from django.conf import settings
 
-from apps.deployments import interpreters, sandbox
-from apps.deployments.build_dirs import package_cache
-from apps.deployments.builds import sandbox_run
+from apps.deployments import interpreters, networks, sandbox
+from apps.deployments.build_dirs import package_cache, remove_tree
+from apps.deployments.builds import installer, sandbox_run
 from apps.deployments.builds.build_context import BuildContext, BuildFailed
-from apps.deployments.langgraph_json import Project
+from apps.deployments.langgraph_json import ProjectConfig
 from apps.deployments.sandbox import usage
 
-# The graph host imports these besides the standard library.
-GRAPH_HOST_REQUIREMENTS = ("langgraph", "msgpack")
+# The graph host imports these besides the standard library; LangGraph's own server has the same
+# minimum.
+GRAPH_HOST_REQUIREMENTS = ("langgraph>=0.4.10", "msgpack")
 _PACKAGING_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
 
 
-def create_venv(context: BuildContext, project: Project) -> None:
+def create_venv(context: BuildContext, project: ProjectConfig) -> None:
     """Create the environment and install into it; `BuildFailed` has the installer's error."""
     try:
         interpreter = interpreters.find_interpreter(project.python_version)
@@ -46,7 +48,7 @@ def create_venv(context: BuildContext, project: Project) -> None:
         if result.code != 0:
             raise BuildFailed(f"The environment cannot be created: {_installer_error(result.tail)}")
     with context.step("Installing dependencies"):
-        for argv in _install_commands(context, project, uv):
+        for argv in _install_commands(context, project, uv, policy.egress.indexes):
             result = sandbox_run.run_command(context, policy, argv)
             if result.code != 0:
                 raise BuildFailed(
@@ -64,6 +66,7 @@ def create_venv(context: BuildContext, project: Project) -> None:
             [*compiler, "-x", r"/(\.git|node_modules)/", *targets],
             show=_show_nothing,
         )
+    remove_tree(_configuration(context))
 
 
 def _show_nothing(_: str) -> bool:
@@ -74,12 +77,21 @@ def _cache_size_mb(context: BuildContext) -> int:
     return usage.disk_usage([package_cache(context.organization_number)]) // sandbox.MIB
 
 
-def _venv_policy(context: BuildContext, project: Project, interpreter: Path) -> sandbox.Policy:
-    installer = sandbox.installer_access()
+def _configuration(context: BuildContext) -> Path:
+    return context.directory.folder / "installer"
+
+
+def _venv_policy(
+    context: BuildContext, project: ProjectConfig, interpreter: Path
+) -> sandbox.Policy:
     uv = interpreters.uv_path()
     directory = context.directory
+    is_proxied = networks.network() is sandbox.Network.PROXIED
+    config = installer.read_config(hides_passwords=is_proxied)
+    configuration = _configuration(context)
     env = {
-        **installer.env,
+        **config.env,
+        **config.write(configuration),
         "NO_COLOR": "1",
         "PATH": f"{directory.venv}/bin:/usr/local/bin:/usr/bin:/bin",
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
@@ -100,15 +112,18 @@ def _venv_policy(context: BuildContext, project: Project, interpreter: Path) -> 
         context,
         cwd=directory.source / project.folder,
         env=env,
-        read_only=[uv, *installer.read_only],
+        read_only=[uv, *config.read_only, *([configuration] if config.files else [])],
         writable=[directory.source, directory.venv, package_cache(context.organization_number)],
         python=interpreter,
         # The existing cache does not count towards this build.
         disk_mb=settings.BUILD_DISK_MB + _cache_size_mb(context),
+        egress=networks.build_egress(config.urls, config.indexes),
     )
 
 
-def _install_commands(context: BuildContext, project: Project, uv: str) -> list[list[str]]:
+def _install_commands(
+    context: BuildContext, project: ProjectConfig, uv: str, indexes: Sequence[sandbox.LocalIndex]
+) -> list[list[str]]:
     """Return the install commands: the lock file, if any, then the rest in one resolution."""
     commands = []
     if project.source is not None:
@@ -117,17 +132,34 @@ def _install_commands(context: BuildContext, project: Project, uv: str) -> list[
         commands.append(
             [uv, "sync", "--active", "--frozen", "--no-dev", "--project", root, *package]
         )
+        if indexes:
+            # The lock file has the addresses of the indexes themselves.
+            replace = [str(context.directory.python), "-I", "-S", "-c", _REPLACE, f"{root}/uv.lock"]
+            inside = [address for index in indexes for address in (index.origin, index.url)]
+            commands = [[*replace, *inside], *commands, [*replace, *reversed(inside)]]
     arguments = [*_requirement_arguments(context, project), *GRAPH_HOST_REQUIREMENTS]
     return [*commands, [*_install_command(context, project, uv), *arguments]]
 
 
-def _install_command(context: BuildContext, project: Project, uv: str) -> list[str]:
+_REPLACE = """
+import sys
+path, *addresses = sys.argv[1:]
+with open(path, encoding="utf-8", newline="") as file:
+    text = file.read()
+for before, after in zip(addresses[::2], addresses[1::2]):
+    text = text.replace(before + "/", after + "/")
+with open(path, "w", encoding="utf-8", newline="") as file:
+    file.write(text)
+"""
+
+
+def _install_command(context: BuildContext, project: ProjectConfig, uv: str) -> list[str]:
     if project.installer == "pip":
         return [str(context.directory.python), "-m", "pip", "install"]
     return [uv, "pip", "install", "--python", str(context.directory.python)]
 
 
-def _requirement_arguments(context: BuildContext, project: Project) -> list[str]:
+def _requirement_arguments(context: BuildContext, project: ProjectConfig) -> list[str]:
     """Return the installer's arguments; local projects are installed in editable mode."""
     arguments: list[str] = []
     for folder in project.folders:

@@ -65,7 +65,7 @@ def ignored_key_warnings(raw: dict[str, object]) -> list[str]:
     http = raw.get("http")
     http_keys = {f"http.{name}": http.get(name) for name in http} if isinstance(http, dict) else {}
     return [
-        f"`{name}` has no effect here: {why}."
-        for name, why in IGNORED.items()
+        f"`{name}` has no effect here: {reason}."
+        for name, reason in IGNORED.items()
         if {**raw, **http_keys}.get(name) is not None
     ]

@@ -1,4 +1,4 @@
-"""Parse `langgraph.json` into a `Project`, with error messages for its author."""
+"""Parse `langgraph.json` into a `ProjectConfig`, with error messages for its author."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ DEFAULT_PATH = "langgraph.json"
 MIN_PYTHON = (3, 11)
 
 _JAVASCRIPT = (".ts", ".mts", ".cts", ".js", ".mjs", ".cjs", ".tsx", ".jsx")
+_PROJECT_FILES = (".txt", ".toml", ".cfg", ".lock", "setup.py")
 _GRAPH_ID = re.compile(r"[^\x00-\x1f/]{1,255}")
 _PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _VERSION = re.compile(r"(\d+)\.(\d+)")
@@ -34,7 +35,7 @@ class UvSource:
 
 
 @dataclass(frozen=True, slots=True)
-class Project:
+class ProjectConfig:
     """A valid `langgraph.json`. Paths are relative to the repository's root."""
 
     raw: dict[str, Any]
@@ -66,13 +67,14 @@ class Project:
         return _repository_path(self.folder, path)
 
 
-def parse(text: str, *, path: str, file_type: Callable[[str], str]) -> Project:
+def parse(text: str, *, path: str, file_type: Callable[[str], str]) -> ProjectConfig:
     """Parse and validate the text of the file at `path`.
 
     `file_type` returns the type of a path in the repository: `file`, `folder`, `link` or `missing`.
     Raises `ConfigError`.
     """
     raw = _parse_object(text, path)
+    _check_language(raw)
     keys.check_keys(raw, path)
     folder = posixpath.dirname(path)
     graphs, descriptions = _parse_graphs(raw, folder, file_type)
@@ -80,7 +82,7 @@ def parse(text: str, *, path: str, file_type: Callable[[str], str]) -> Project:
     pip_config = _optional_text(raw, "pip_config_file")
     if pip_config is not None and file_type(_repository_path(folder, pip_config)) == "missing":
         raise ConfigError(f"`pip_config_file` is {pip_config}, which is not in the repository.")
-    return Project(
+    return ProjectConfig(
         raw=raw,
         path=path,
         graphs=graphs,
@@ -105,6 +107,20 @@ def _parse_object(text: str, path: str) -> dict[str, Any]:
     if not isinstance(raw, dict):
         raise ConfigError(f"{path} must be a JSON object.")
     return raw
+
+
+def _check_language(raw: dict[str, Any]) -> None:
+    """Reject JavaScript before any key, since no change of keys would help."""
+    graphs = raw.get("graphs")
+    for graph_id, entry in graphs.items() if isinstance(graphs, dict) else ():
+        target = entry.get("path") if isinstance(entry, dict) else entry
+        if isinstance(target, str):
+            _reject_javascript(f"`graphs`: {graph_id}", target.rpartition(":")[0])
+
+
+def _reject_javascript(label: str, location: str) -> None:
+    if location.endswith(_JAVASCRIPT):
+        raise ConfigError(f"{label} is JavaScript ({location}); only Python is supported.")
 
 
 def _parse_graphs(
@@ -141,8 +157,7 @@ def _check_target(label: str, target: str, folder: str, file_type: Callable[[str
         raise ConfigError(
             f"{label} is `{target}`; it must be `./file.py:name` or `package.module:name`."
         )
-    if location.endswith(_JAVASCRIPT):
-        raise ConfigError(f"{label} is JavaScript ({location}); only Python is supported.")
+    _reject_javascript(label, location)
     if not all(part.isidentifier() for part in name.split(".")):
         raise ConfigError(f"{label}: `{name}` is not a valid Python name.")
     is_file = "/" in location or location.endswith(".py")
@@ -206,8 +221,14 @@ def _parse_dependencies(
             if file_type(_repository_path(folder, entry)) not in ("folder", "link"):
                 raise ConfigError(f"`dependencies`: there is no folder {entry} in the repository.")
             folders.append(entry)
-        else:
-            packages.append(_check_requirement(entry.strip()))
+            continue
+        if entry.endswith(_PROJECT_FILES):
+            # An installer would take it for a package of the index, where any account may publish.
+            raise ConfigError(
+                f"`dependencies`: {entry} is a file; name its folder, for example `.`, whose"
+                " pyproject.toml or requirements.txt is then installed."
+            )
+        packages.append(_check_requirement(entry.strip()))
     return folders, packages
 
 
@@ -251,8 +272,10 @@ def _choose_installer(raw: dict[str, Any], pip_config: str | None) -> str:
 
 def _keeps_package_tools(raw: dict[str, Any]) -> bool:
     tools = raw.get("keep_pkg_tools", False)
-    known = {"pip", "setuptools", "wheel"}
-    if not isinstance(tools, bool) and not (isinstance(tools, list) and set(tools) <= known):
+    package_tools = {"pip", "setuptools", "wheel"}
+    if not isinstance(tools, bool) and not (
+        isinstance(tools, list) and set(tools) <= package_tools
+    ):
         raise ConfigError(
             "`keep_pkg_tools` must be true, false or a list of pip, setuptools, wheel."
         )

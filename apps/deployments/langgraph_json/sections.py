@@ -7,7 +7,6 @@ to serve the revision. Unknown keys are rejected.
 from __future__ import annotations
 
 import re
-from re import _constants, _parser  # type: ignore[attr-defined, unused-ignore]
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
@@ -20,54 +19,27 @@ from pydantic import (
     model_validator,
 )
 
+from apps.core.linear_regex import compile_pattern
 from apps.deployments.langgraph_json.keys import ConfigError
 
 Minutes = Annotated[float, Field(gt=0, le=5_256_000, allow_inf_nan=False)]
-MAX_OPEN_REPEATS = 2
-_REPEATS = (_constants.MAX_REPEAT, _constants.MIN_REPEAT, _constants.POSSESSIVE_REPEAT)
-_SINGLE = frozenset({_constants.LITERAL, _constants.NOT_LITERAL, _constants.ANY, _constants.IN})
-_PLAIN = _SINGLE | {_constants.AT}
+_MAX_PATTERN_LENGTH = 500
 _PREFIX = re.compile(r"(?:/[A-Za-z0-9._~-]+)+")
 _TEMPLATE = re.compile(r"\$\{\{\s*(.*?)\s*\}\}")
 
 
 def check_pattern(text: str) -> str:
-    """Return the regular expression, or raise `ValueError` if it can be slow.
-
-    The web process matches it against untrusted input. A pattern can take time exponential in the
-    input, so only at most two open-ended repeats, each of one character or class, are allowed.
-    """
+    """Return the RE2 pattern; raises `ValueError` for an invalid or too long one."""
+    if len(text) > _MAX_PATTERN_LENGTH:
+        raise ValueError(f"is longer than {_MAX_PATTERN_LENGTH} characters")
     try:
-        parsed = _parser.parse(text)
-        re.compile(text)
-    except (re.error, RecursionError, OverflowError) as error:
-        raise ValueError(f"is not a regular expression: {error}") from None
-    if len(text) > 500:
-        raise ValueError("is longer than 500 characters")
-    if _count_open_repeats(parsed) > MAX_OPEN_REPEATS:
-        raise ValueError(f"may have at most {MAX_OPEN_REPEATS} open-ended repeats (`*`, `+`)")
+        compile_pattern(text)
+    except ValueError as error:
+        raise ValueError(f"is not an RE2 regular expression: {error}") from None
     return text
 
 
-def _count_open_repeats(parsed: Any) -> int:
-    """Count the open-ended repeats; `ValueError` for an unsupported part."""
-    count = 0
-    for kind, value in parsed:
-        if kind in _REPEATS:
-            _, maximum, inner = value
-            if maximum > 1 and (len(inner) != 1 or inner[0][0] not in _SINGLE):
-                raise ValueError("may repeat only single characters and classes, not groups")
-            count += _count_open_repeats(inner) + (1 if maximum > 1 else 0)
-        elif kind is _constants.SUBPATTERN:
-            count += _count_open_repeats(value[-1])
-        elif kind is _constants.BRANCH:
-            count += sum(_count_open_repeats(branch) for branch in value[1])
-        elif kind not in _PLAIN:
-            raise ValueError("must not have lookarounds or backreferences")
-    return count
-
-
-class Section(BaseModel):
+class ConfigSection(BaseModel):
     """An object of the file. Unknown keys and values of another type are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -80,14 +52,14 @@ class Section(BaseModel):
         return data
 
 
-def _prefix(value: str) -> str:
+def _check_prefix(value: str) -> str:
     text = value.rstrip("/")
     if text and not _PREFIX.fullmatch(text):
         raise ValueError("must be a path such as /my-agent")
     return text
 
 
-class Cors(Section):
+class Cors(ConfigSection):
     """CORS configuration. Anything not listed is not allowed."""
 
     allow_origins: list[str] = []
@@ -99,14 +71,14 @@ class Cors(Section):
     max_age: int = Field(600, ge=0, le=86_400)
 
 
-class HeaderRules(Section):
+class HeaderRules(ConfigSection):
     """Header name patterns with `*`; `excludes` takes precedence."""
 
     includes: list[str] = Field([], validation_alias=AliasChoices("includes", "include"))
     excludes: list[str] = Field([], validation_alias=AliasChoices("excludes", "exclude"))
 
 
-class Http(Section):
+class Http(ConfigSection):
     """HTTP configuration of the agent."""
 
     app: str | None = None
@@ -128,10 +100,10 @@ class Http(Section):
     )
     middleware_order: Literal["middleware_first", "auth_first"] | None = None
     enable_custom_route_auth: bool = False
-    mount_prefix: Annotated[str, AfterValidator(_prefix)] = ""
+    mount_prefix: Annotated[str, AfterValidator(_check_prefix)] = ""
 
 
-class AuthCache(Section):
+class AuthCache(ConfigSection):
     """Cache of `@auth.authenticate` results, keyed by header values."""
 
     cache_keys: list[str] = Field(min_length=1, max_length=20)
@@ -139,7 +111,7 @@ class AuthCache(Section):
     max_size: int = Field(1000, ge=1, le=100_000)
 
 
-class Auth(Section):
+class Auth(ConfigSection):
     """Custom authentication of the agent."""
 
     path: str
@@ -148,31 +120,31 @@ class Auth(Section):
     cache: AuthCache | None = None
 
 
-class StoreIndex(Section):
+class StoreIndex(ConfigSection):
     dims: int = Field(ge=1, le=16_000)
     embed: str = Field(min_length=1)
     fields: list[str] = ["$"]
 
 
-class StoreTtl(Section):
+class StoreTtl(ConfigSection):
     refresh_on_read: bool = True
     default_ttl: Minutes | None = None
     sweep_interval_minutes: Minutes | None = None
 
 
-class Store(Section):
+class Store(ConfigSection):
     index: StoreIndex | None = None
     ttl: StoreTtl | None = None
 
 
-class CheckpointerTtl(Section):
+class CheckpointerTtl(ConfigSection):
     strategy: Literal["delete", "keep_latest"] = "delete"
     default_ttl: Minutes | None = None
     sweep_interval_minutes: Minutes = 5
     sweep_limit: int = Field(1000, ge=1, le=1_000_000)
 
 
-class Serde(Section):
+class Serde(ConfigSection):
     """Types that the checkpoint serializer may load."""
 
     allowed_json_modules: list[list[str]] | Literal[True] | None = None
@@ -180,7 +152,7 @@ class Serde(Section):
     pickle_fallback: bool = False
 
 
-class Checkpointer(Section):
+class Checkpointer(ConfigSection):
     ttl: CheckpointerTtl | None = None
     serde: Serde | None = None
 
@@ -194,7 +166,7 @@ class Checkpointer(Section):
         return data
 
 
-class WebhookUrl(Section):
+class WebhookUrl(ConfigSection):
     require_https: bool = False
     allowed_domains: list[str] | None = None
     allowed_ports: list[Annotated[int, Field(ge=1, le=65_535)]] | None = None
@@ -202,7 +174,7 @@ class WebhookUrl(Section):
     disable_loopback: bool = True
 
 
-class Webhooks(Section):
+class Webhooks(ConfigSection):
     url: WebhookUrl = WebhookUrl()
     env_prefix: str = Field("LG_WEBHOOK_", min_length=1)
     headers: dict[str, str] = {}

@@ -16,7 +16,6 @@ from apps.deployments.langgraph_json.keys import ConfigError
 IGNORED_VARIABLES = {
     "N_JOBS_PER_WORKER": "all deployments share the capacity of a worker (AGENT_RUNS_PER_WORKER)",
     "RESUMABLE_STREAM_TTL_SECONDS": "the platform's setting of that name applies to all",
-    "BG_JOB_ISOLATED_LOOPS": "a graph host has one event loop; synchronous nodes run in threads",
     "BG_JOB_SHUTDOWN_GRACE_PERIOD_SECS": "runs move to another worker between steps",
     "LOG_JSON": "the platform stores each line as it is printed",
     "REDIS_URI": "agents cannot access the platform's data services",
@@ -33,6 +32,8 @@ class ServerConfig(BaseModel):
         None, alias="BG_JOB_TIMEOUT_SECS", gt=0, le=86_400, allow_inf_nan=False
     )
     """The maximum duration of a run."""
+    isolated_loops: bool | None = Field(None, alias="BG_JOB_ISOLATED_LOOPS")
+    """Whether each run has an event loop of its own; the graph host reads the variable itself."""
     log_level: (
         Annotated[
             Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"], BeforeValidator(str.upper)
@@ -63,7 +64,7 @@ def read_server_config(variables: Mapping[str, str]) -> ServerConfig:
 def ignored_variable_warnings(variables: Mapping[str, Any]) -> list[str]:
     """Return a warning for each ignored variable that is set."""
     return [
-        f"The variable {name} has no effect here: {why}."
-        for name, why in IGNORED_VARIABLES.items()
+        f"The variable {name} has no effect here: {reason}."
+        for name, reason in IGNORED_VARIABLES.items()
         if variables.get(name)
     ]

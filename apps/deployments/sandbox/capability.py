@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from . import bubblewrap, launcher, seccomp
-from .errors import SandboxError, SandboxUnavailable
 from .launcher import Capability, Mode, Stream
-from .policy import Policy
+from .policy import Network, Policy, SandboxError, SandboxUnavailable
 from .process import SandboxedProcess
 from .stub import syscalls
 
@@ -60,7 +59,7 @@ def probe() -> Capability:
         else "the user who started the platform"
     )
     reasons = []
-    for binary in bubblewrap.binaries():
+    for binary in bubblewrap.find_binaries():
         description = f"Agent code runs in its own namespaces (bubblewrap), as {identity}."
         candidate = Capability(Mode.BUBBLEWRAP, description, binary)
         if (reason := _try(candidate)) is None:
@@ -69,7 +68,7 @@ def probe() -> Capability:
     if not reasons:
         reasons.append("no bwrap program was found")
 
-    if os.geteuid() == 0 and syscalls.landlock_version() and seccomp.program():
+    if os.geteuid() == 0 and syscalls.get_landlock_version() and seccomp.program():
         description = (
             f"Agent code runs confined by Landlock, as {identity}: it cannot access others' files, "
             "but sees which processes exist and shares their network."
@@ -85,12 +84,18 @@ def probe() -> Capability:
 
 def _try(candidate: Capability) -> str | None:
     """Return None if a program runs in this mode, otherwise the error message."""
-    policy = Policy(cwd=Path("/"), uid=_TRIAL_UID)
+    # Namespaces without a network of their own would not isolate agents.
+    network = Network.PROXIED if candidate.mode is Mode.BUBBLEWRAP else Network.SHARED
+    policy = Policy(cwd=Path("/"), uid=_TRIAL_UID, network=network)
     read_fd, write_fd = os.pipe()
     with os.fdopen(read_fd, "rb") as output:
         try:
             process = launcher.start(
-                policy, ["/bin/sh", "-c", ":"], isolation=candidate, stderr=write_fd
+                policy,
+                ["/bin/sh", "-c", ":"],
+                isolation=candidate,
+                stderr=write_fd,
+                is_trial=True,
             )
             code = process.wait(10)
         except (SandboxError, TimeoutError, OSError, subprocess.SubprocessError) as error:

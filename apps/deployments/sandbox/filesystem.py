@@ -9,8 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from .errors import InvalidPolicy
-from .policy import Bind, Policy
+from .policy import Bind, InvalidPolicy, Policy
 
 # Programs and libraries; on merged-usr systems all but the first are links into it.
 SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")

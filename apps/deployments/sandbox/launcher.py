@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import marshal
 import os
 import queue
 import resource
-import select
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -20,9 +21,10 @@ from typing import IO, Any
 
 from . import bubblewrap, filesystem, seccomp, watchdog
 from .bubblewrap import Binary
-from .errors import InvalidPolicy, SandboxSetupFailed
+from .egress import process as egress
+from .egress import proxy
 from .filesystem import Access
-from .policy import Limits, Network, Policy
+from .policy import InvalidPolicy, Limits, Network, Policy, SandboxSetupFailed
 from .process import SandboxedProcess
 
 _SETUP_SECONDS = 20.0
@@ -59,19 +61,23 @@ def start(
     stdout: Stream = None,
     stderr: Stream = None,
     pass_fds: Sequence[int] = (),
+    is_trial: bool = False,
 ) -> SandboxedProcess:
-    """Start a sandbox with the given isolation, without checking that it suffices."""
+    """Start a sandbox with the given isolation, without checking that it suffices.
+
+    In a trial no proxy serves the sandbox.
+    """
     uid, gid = _user(policy)
     _check_text(argv, policy)
     uses_bubblewrap = isolation.mode is Mode.BUBBLEWRAP
-    described = (
+    mode_job = (
         _bubblewrap_job(policy, isolation.binary)
         if uses_bubblewrap
         else _supervised_job(policy, isolation)
     )
 
-    status, status_end = os.pipe()
-    job = described | {
+    status, status_end = socket.socketpair()
+    job = mode_job | {
         "parent": os.getpid(),
         "uid": uid,
         "gid": gid,
@@ -79,7 +85,8 @@ def start(
         "limits": _resource_limits(policy.limits),
         "processes": _process_limit(policy.limits, own_namespace=uses_bubblewrap),
         "seccomp": seccomp.program(),
-        "status_fd": status_end,
+        "status_fd": status_end.fileno(),
+        "listen_ports": proxy.listen_ports(policy) if uses_bubblewrap else [],
         "command": list(argv),
     }
     job_fd = os.memfd_create("sandbox-job")
@@ -95,17 +102,17 @@ def start(
                 stderr=stderr,
                 cwd="/",
                 env={},
-                pass_fds=[*pass_fds, job_fd, status_end],
+                pass_fds=[*pass_fds, job_fd, status_end.fileno()],
                 # The platform handles Ctrl-C of the operator's terminal and stops its sandboxes.
                 start_new_session=True,
             )
         )
     except BaseException:
-        os.close(status)
+        status.close()
         raise
     finally:
         os.close(job_fd)
-        os.close(status_end)
+        status_end.close()
 
     process = SandboxedProcess(
         popen,
@@ -113,7 +120,12 @@ def start(
         writable=filesystem.writable_paths(policy),
         ends_on=signal.SIGKILL if uses_bubblewrap else signal.SIGTERM,
     )
-    _await_setup(process, status)
+    listeners = _await_setup(process, status)
+    if is_trial:
+        for listener in listeners:
+            os.close(listener)
+    elif listeners:
+        egress.serve(process, policy.egress, listeners)
     watchdog.watchdog.add(process)
     return process
 
@@ -140,7 +152,7 @@ def _check_text(argv: Sequence[str], policy: Policy) -> None:
 def _bubblewrap_job(policy: Policy, binary: Binary | None) -> dict[str, Any]:
     assert binary is not None  # noqa: S101 - this mode always has one
     # Root opens paths that the organization's uid cannot reach.
-    plan = bubblewrap.plan(policy, binary, staged=os.geteuid() == 0)
+    plan = bubblewrap.build_plan(policy, binary, staged=os.geteuid() == 0)
     return {
         "stage": plan.stage,
         "files": bubblewrap.IDENTITY_FILES,
@@ -154,10 +166,15 @@ def _supervised_job(policy: Policy, isolation: Capability) -> dict[str, Any]:
     confine = isolation.mode is Mode.LANDLOCK
     if confine and policy.network is Network.NONE:
         raise InvalidPolicy("Network.NONE requires namespaces")
-    shown = filesystem.list_binds(policy)
-    if any(bind.source != bind.target.resolve() for bind, _ in shown):
+    if confine and policy.network is Network.PROXIED:
+        raise InvalidPolicy(
+            "a network of its own requires namespaces, which this machine does not offer"
+            " (AGENT_NETWORK=shared runs agents and builds without one)"
+        )
+    binds = filesystem.list_binds(policy)
+    if any(bind.source != bind.target.resolve() for bind, _ in binds):
         raise InvalidPolicy("a bind at another path requires namespaces")
-    if confine and any(access is Access.HIDDEN for _, access in shown):
+    if confine and any(access is Access.HIDDEN for _, access in binds):
         raise InvalidPolicy("hiding a folder requires namespaces")
     system = [*filesystem.SYSTEM_FOLDERS, *filesystem.SYSTEM_FILES, "/etc/passwd", "/etc/group"]
     return {
@@ -166,7 +183,7 @@ def _supervised_job(policy: Policy, isolation: Capability) -> dict[str, Any]:
         "cwd": str(policy.cwd),
         "env": _without_home(bubblewrap.DEFAULT_ENV) | dict(policy.env),
         "read_only": [path for path in system if Path(path).exists()]
-        + [str(bind.source) for bind, access in shown if access is Access.READ_ONLY],
+        + [str(bind.source) for bind, access in binds if access is Access.READ_ONLY],
         "writable": [device for device in filesystem.DEVICES if Path(device).exists()]
         + [str(path) for path in filesystem.writable_paths(policy)],
     }
@@ -201,13 +218,13 @@ def _process_limit(limits: Limits, *, own_namespace: bool) -> int | None:
     return None
 
 
-def _await_setup(process: SandboxedProcess, status: int) -> None:
-    poll = select.poll()
-    poll.register(status, select.POLLIN)
-    try:
-        ready = poll.poll(_SETUP_SECONDS * 1000) and os.read(status, 1)
-    finally:
-        os.close(status)
+def _await_setup(process: SandboxedProcess, status: socket.socket) -> list[int]:
+    """Wait for the sandbox and return the descriptors of its listening sockets."""
+    status.settimeout(_SETUP_SECONDS)
+    ready = b""
+    listeners: list[int] = []
+    with status, contextlib.suppress(OSError):
+        ready, listeners, _, _ = socket.recv_fds(status, 1, proxy.MAX_LISTENERS)
     if not ready:
         with process:
             process.kill()
@@ -215,6 +232,7 @@ def _await_setup(process: SandboxedProcess, status: int) -> None:
         raise SandboxSetupFailed(
             f"the sandbox could not be set up (status {code}); see its error output"
         )
+    return listeners
 
 
 # PR_SET_PDEATHSIG refers to the thread that called fork. Therefore one thread, which lives as long
@@ -247,9 +265,9 @@ def _on_launcher_thread(
     return future.result()
 
 
-def _serve_requests(orders: queue.SimpleQueue[Callable[[], None]]) -> None:
+def _serve_requests(requests: queue.SimpleQueue[Callable[[], None]]) -> None:
     while True:
-        orders.get()()
+        requests.get()()
 
 
 def _reset_after_fork() -> None:

@@ -1,4 +1,4 @@
-"""The policy of a sandbox: visible files, environment, network and limits."""
+"""The policy of a sandbox: visible files, environment, network and limits; and its errors."""
 
 from __future__ import annotations
 
@@ -18,11 +18,75 @@ GIB = 1024 * MIB
 TEMPORARY = Path("/tmp")  # noqa: S108 - a fresh tmpfs inside, never the host's folder
 
 
+class SandboxError(Exception):
+    """Base of the errors raised before sandboxed code runs."""
+
+
+class InvalidPolicy(SandboxError):
+    """A policy would open the sandbox or cannot be applied."""
+
+
+class SandboxUnavailable(SandboxError):
+    """The machine has no isolation, and `allow_unsandboxed` is off."""
+
+
+class SandboxSetupFailed(SandboxError):
+    """The kernel or bubblewrap could not set up the sandbox."""
+
+
 class Network(enum.Enum):
     """Network access of the sandbox."""
 
     SHARED = "shared"
+    PROXIED = "proxied"
+    """A network namespace of its own, out of which only the policy's `egress` leads."""
     NONE = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forward:
+    """A port of the sandbox's loopback address that leads to one address outside."""
+
+    port: int
+    host: str
+    host_port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalIndex:
+    """A package index that the proxy serves at `url` and requests with the authorization.
+
+    The authorization stays outside of the sandbox.
+    """
+
+    port: int
+    """No port is open: requests to it go to the proxy, as all of a build do."""
+    origin: str
+    authorization: str = field(repr=False)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Egress:
+    """Addresses that a sandbox with `Network.PROXIED` reaches besides public ones.
+
+    A name is resolved once, outside; all its addresses must be allowed.
+    """
+
+    networks: tuple[str, ...] = ()
+    """Networks (`10.0.0.0/8`) that are allowed although they are private."""
+    hosts: tuple[tuple[str, int], ...] = ()
+    """Names with a port that are allowed at any address."""
+    forwards: tuple[Forward, ...] = ()
+    indexes: tuple[LocalIndex, ...] = ()
+    """For sandboxes without servers of their own."""
+    has_own_servers: bool = True
+    """Whether requests to the loopback address stay inside instead of going to the proxy."""
+    uses_operator_proxy: bool = False
+    """Whether connections go through the proxy that the platform's own environment names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +144,8 @@ class Policy:
     contain the platform. Binds inside of them stay visible."""
     hostname: str = "agent"
     network: Network = Network.SHARED
+    egress: Egress = Egress()
+    """For `Network.PROXIED` only."""
     limits: Limits = Limits()
 
 

@@ -19,7 +19,7 @@ _EXACT_FIELDS = re.compile(rb"^(?:Pss_Anon|Pss_Shmem|SwapPss):\s+(\d+)", re.MULT
 _MIN_ENTRY_BYTES = 4096
 
 
-class Usage(NamedTuple):
+class ProcessUsage(NamedTuple):
     memory: int
     """An upper bound: a page that a fork shares with its parent counts for both."""
     tasks: int
@@ -52,7 +52,7 @@ def _tree_by_search(root: int) -> list[int]:
     return [root, *(process.pid for process in below)]
 
 
-def measure_usage(pids: Iterable[int]) -> Usage:
+def measure_usage(pids: Iterable[int]) -> ProcessUsage:
     memory = tasks = 0
     for pid in pids:
         try:
@@ -64,7 +64,7 @@ def measure_usage(pids: Iterable[int]) -> Usage:
         # File pages do not count: the kernel can drop them.
         memory += 1024 * (fields.get(b"RssAnon", 0) + fields.get(b"RssShmem", 0))
         tasks += fields.get(b"Threads", 0)
-    return Usage(memory, tasks)
+    return ProcessUsage(memory, tasks)
 
 
 def running_threads(pids: Iterable[int]) -> list[int]:

@@ -8,6 +8,7 @@ faster a tree grows towards its limit, the sooner is the next check.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import threading
 import time
@@ -15,6 +16,7 @@ import time
 from . import usage
 from .process import ExceededLimit, SandboxedProcess
 
+logger = logging.getLogger(__name__)
 _MAX_INTERVAL_SECONDS, _MIN_INTERVAL_SECONDS = 0.5, 0.02
 _ASSUMED_GROWTH = 1024**3  # bytes per second that a tree may start to allocate at any time
 _CROWDED_SHARE, _CROWDED_SECONDS = 0.9, 1.0
@@ -51,18 +53,24 @@ class SandboxWatch:
         limits = self.process.limits
         pids = usage.process_tree(self.process.pid)
         memory, tasks = usage.measure_usage(pids)
-        if memory > limits.memory_bytes:
-            memory = usage.exact_memory(pids)
-        if memory > limits.memory_bytes:
-            return ExceededLimit.MEMORY
-
-        if tasks < limits.processes * _CROWDED_SHARE:
+        if tasks >= limits.processes * _CROWDED_SHARE:
+            # Many processes share most of their memory, and to measure it exactly would take
+            # seconds during a fork bomb: the tree has `_CROWDED_SECONDS` to shrink.
+            if self.crowded_since is None:
+                self.crowded_since = now
+                self._schedule_as_idle(pids)
+            elif now - self.crowded_since > _CROWDED_SECONDS:
+                return ExceededLimit.PROCESSES
+        else:
             self.crowded_since = None
-        elif self.crowded_since is None:
-            self.crowded_since = now
-        elif now - self.crowded_since > _CROWDED_SECONDS:
-            return ExceededLimit.PROCESSES
-        self._deprioritize_greedy_tree(pids, tasks)
+            if memory > limits.memory_bytes:
+                if tasks > _GREEDY_THREADS:
+                    # During a fork bomb the exact measurement would wait for its processes.
+                    self._schedule_as_idle(pids)
+                memory = usage.exact_memory(pids)
+            if memory > limits.memory_bytes:
+                return ExceededLimit.MEMORY
+            self._deprioritize_greedy_tree(pids, tasks)
 
         growth = 2 * (memory - self.memory) / max(now - self.checked_at, _MIN_INTERVAL_SECONDS)
         headroom = (limits.memory_bytes - memory) / max(growth, _ASSUMED_GROWTH)
@@ -77,7 +85,18 @@ class SandboxWatch:
         greedy = tasks > _GREEDY_THREADS and len(usage.running_threads(pids)) > _GREEDY_THREADS
         self.greedy_checks = self.greedy_checks + 1 if greedy else 0
         if self.greedy_checks >= _GREEDY_CHECKS:
-            for thread in (thread for pid in pids for thread in usage.threads(pid)):
+            self._schedule_as_idle(pids)
+
+    def _schedule_as_idle(self, pids: list[int]) -> None:
+        """Schedule the tree as idle, except its outermost process.
+
+        Without bubblewrap that process ends the others, which an idle one could not do on a busy
+        machine.
+        """
+        for pid in pids:
+            if pid == self.process.pid:
+                continue
+            for thread in usage.threads(pid):
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.sched_setscheduler(thread, os.SCHED_IDLE, os.sched_param(0))
 
@@ -89,8 +108,8 @@ class SandboxWatch:
         free = usage.free_space(self.process.writable)
         if self.free_space is None:
             self.free_space = free
-        used = self.free_space - free
-        if used < limit / 8 and now - self.disk_checked_at < _DISK_SECONDS:
+        used_bytes = self.free_space - free
+        if used_bytes < limit / 8 and now - self.disk_checked_at < _DISK_SECONDS:
             return None
         self.free_space, self.disk_checked_at = free, now
         return ExceededLimit.DISK if usage.disk_usage(self.process.writable) > limit else None
@@ -122,10 +141,10 @@ class Watchdog:
                     self._condition.wait(pause)
                 now = time.monotonic()
                 due = [watch for watch in self._watches if watch.due <= now]
-            ended = [watch for watch in due if not _check(watch)]
-            if ended:
+            stopped = [watch for watch in due if not _check(watch)]
+            if stopped:
                 with self._condition:
-                    self._watches = [watch for watch in self._watches if watch not in ended]
+                    self._watches = [watch for watch in self._watches if watch not in stopped]
 
 
 def _check(watch: SandboxWatch) -> bool:
@@ -134,6 +153,11 @@ def _check(watch: SandboxWatch) -> bool:
     except OSError:
         # The process just ended, or no file descriptor is left: check again soon.
         watch.due = time.monotonic() + _MIN_INTERVAL_SECONDS
+        return True
+    except Exception:
+        # If this thread ended, no sandbox of this process would have limits any more.
+        logger.exception("The limits of sandbox %s were not checked", watch.process.pid)
+        watch.due = time.monotonic() + _MAX_INTERVAL_SECONDS
         return True
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 from django.db import transaction
 
@@ -64,6 +65,52 @@ def replace_variables(*, deployment: Deployment, variables: Mapping[str, str]) -
         )
         for name, value in validate_variables(variables).items()
     )
+
+
+@dataclass(frozen=True, slots=True)
+class VariableChanges:
+    """The names of added, changed, removed and unchanged variables, each sorted."""
+
+    added: list[str]
+    changed: list[str]
+    removed: list[str]
+    unchanged: list[str]
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.changed or self.removed)
+
+    def __str__(self) -> str:
+        lists = {"Added": self.added, "Changed": self.changed, "Removed": self.removed}
+        parts = [f"{verb} {', '.join(names)}." for verb, names in lists.items() if names]
+        return " ".join([*parts, f"Unchanged: {len(self.unchanged)}."])
+
+
+@transaction.atomic
+def change_variables(
+    *, deployment: Deployment, values: Mapping[str, str], removed: Collection[str]
+) -> VariableChanges:
+    """Set and remove single variables; a value equal to the stored one is ignored.
+
+    The caller holds the lock of the deployment.
+    """
+    rows = EnvironmentVariable.objects.for_workspace(deployment.workspace_id)
+    stored = {
+        name: secrets.decrypt(value)
+        for name, value in rows.filter(deployment=deployment).values_list("name", "value")
+    }
+    kept = {name: value for name, value in stored.items() if name not in removed}
+    variables = validate_variables(kept | dict(values))
+    changes = VariableChanges(
+        added=sorted(variables.keys() - stored.keys()),
+        changed=sorted(
+            name for name in variables.keys() & stored if variables[name] != stored[name]
+        ),
+        removed=sorted(stored.keys() - variables.keys()),
+        unchanged=sorted(name for name in variables if variables[name] == stored.get(name)),
+    )
+    if changes:
+        replace_variables(deployment=deployment, variables=variables)
+    return changes
 
 
 def variable_names(deployment: Deployment) -> list[str]:

@@ -17,7 +17,8 @@ from apps.core import errors as core_errors
 from apps.core import secrets
 from apps.deployments import build_dirs, dispatch, errors, git
 from apps.deployments.models import Deployment, Revision, Source
-from apps.deployments.services import audit, environment, progress, revisions
+from apps.deployments.services import audit, environment, progress, quotas, revisions
+from apps.deployments.services.environment import VariableChanges
 from apps.deployments.statuses import DeploymentStatus, RevisionStatus
 from apps.organizations.models import User, Workspace
 from apps.tracing import services as tracing
@@ -45,13 +46,15 @@ def create_deployment(
 ) -> Deployment:
     """Create a deployment with its slug, ingest-only key, tracing project and first revision.
 
-    All or nothing. Raises `NameTaken` for a name that the workspace already uses.
+    All or nothing. Raises `NameTaken` for a name that the workspace already uses, and
+    `QuotaReached` beyond the quotas of the organization.
     """
     if not _NAME.fullmatch(name):
         raise core_errors.Invalid(
             "The name must have 1 to 63 letters, digits, dashes and underscores, and start and end"
             " with a letter or digit."
         )
+    quotas.check_deployment_quota(workspace)
     key, secret = api_keys.issue_key(
         organization=workspace.organization,
         workspace=workspace,
@@ -102,8 +105,8 @@ def slug_candidates(name: str) -> Iterator[str]:
 
     A suffix derived from the workspace or name would reveal that another tenant has the plain name.
     """
-    plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:MAX_SLUG_LENGTH].rstrip("-")
-    base = plain or "agent"
+    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:MAX_SLUG_LENGTH].rstrip("-")
+    base = slug or "agent"
     yield base
     while True:
         yield f"{base}-{random_secrets.token_hex(3)}"
@@ -145,6 +148,30 @@ def update_deployment(
     if not (new_revision or variables or changes.keys() & _FIELDS_OF_A_BUILD):
         return None
     return revisions.create_revision(deployment=row, created_by=changed_by)
+
+
+@transaction.atomic
+def change_variables(
+    *,
+    deployment: Deployment,
+    values: Mapping[str, str],
+    removed: Collection[str],
+    changed_by: User | None = None,
+) -> tuple[VariableChanges, Revision | None]:
+    """Set and remove single variables; return the changes and the revision with them, if any."""
+    deployments = Deployment.objects.for_workspace(deployment.workspace_id).present()
+    row = deployments.select_for_update(no_key=True).get(pk=deployment.pk)
+    names = environment.variable_names(row)
+    changes = environment.change_variables(deployment=row, values=values, removed=removed)
+    if not changes:
+        return changes, None
+    audit.record(
+        Action.DEPLOYMENT_SECRETS_CHANGED,
+        row,
+        {"names": names},
+        {"names": environment.variable_names(row)},
+    )
+    return changes, revisions.create_revision(deployment=row, created_by=changed_by)
 
 
 _FIELDS_OF_A_BUILD = frozenset({"branch", "config_path", "resource_spec"})

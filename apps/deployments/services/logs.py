@@ -6,14 +6,13 @@ import re
 import threading
 import time
 from datetime import datetime
-from types import TracebackType
 from typing import Self
 from uuid import UUID
 
 from django.utils import timezone
 
+from apps.deployments import dispatch
 from apps.deployments.models import LogKind, LogLine
-from apps.deployments.services import notifications
 
 FLUSH_SECONDS = 0.2
 MAX_LINE_LENGTH = 4000
@@ -97,17 +96,12 @@ class RevisionLog:
             ],
             batch_size=_BATCH,
         )
-        notifications.notify_revision_changed(self.revision_id)
+        dispatch.notify_revision_changed(self.revision_id)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.flush()
 
 

@@ -11,7 +11,6 @@ from django.utils import timezone
 
 from apps.deployments import dispatch, errors
 from apps.deployments.models import Deployment, Revision, StatusChange
-from apps.deployments.services import notifications
 from apps.deployments.statuses import FINAL, PENDING, TRANSITIONS, DeploymentStatus, RevisionStatus
 
 LEASE_DURATION = timedelta(seconds=30)
@@ -71,6 +70,8 @@ def claim(revision_id: UUID, *, owner: str) -> Revision | None:
         "attempt": revision.attempt + 1,
         "lease_owner": owner,
         "lease_expires_at": timezone.now() + LEASE_DURATION,
+        # Another attempt after a crash keeps the time of the first.
+        "started_at": revision.started_at or timezone.now(),
     }
     return _apply(revision, "", {"status": to, **lease})
 
@@ -139,7 +140,8 @@ def activate(revision: Revision) -> None:
         raise errors.LeaseLost
     advance(revision.pk, to=_S.DEPLOYED, attempt=revision.attempt)
     deployment.active_revision_id = revision.pk
-    deployment.status = DeploymentStatus.READY
+    if not deployment.is_stopped:  # a stopped deployment serves the revision once it is started
+        deployment.status = DeploymentStatus.READY
     deployment.save(update_fields=["active_revision", "status", "updated_at"])
 
 
@@ -159,7 +161,7 @@ def _apply(revision: Revision, detail: str, changes: dict[str, Any]) -> Revision
             status=revision.status,
             detail=detail,
         )
-        notifications.notify_revision_changed(revision.pk)
+        dispatch.notify_revision_changed(revision.pk)
     return revision
 
 

@@ -8,17 +8,21 @@ from django.db.models import Max
 from apps.audit.actions import Action
 from apps.deployments import dispatch, errors
 from apps.deployments.models import Deployment, Revision, StatusChange
-from apps.deployments.services import audit, environment, progress
+from apps.deployments.services import audit, environment, progress, quotas
 from apps.deployments.statuses import RevisionStatus
 from apps.organizations.models import User
 
 
 @transaction.atomic
 def create_revision(*, deployment: Deployment, created_by: User | None = None) -> Revision:
-    """Create a revision from the deployment's current configuration and queue its build."""
+    """Create a revision from the deployment's current configuration and queue its build.
+
+    Raises `QuotaReached` beyond the quotas of the organization.
+    """
     # The lock keeps two revisions from getting the same number.
     deployments = Deployment.objects.for_workspace(deployment.workspace_id)
     deployment = deployments.present().select_for_update(no_key=True).get(pk=deployment.pk)
+    quotas.check_revision_quota(deployment)
     revisions = Revision.objects.for_workspace(deployment.workspace_id)
     newest = revisions.filter(deployment=deployment).aggregate(Max("number"))["number__max"]
     revision = Revision.unscoped.create(
@@ -46,7 +50,8 @@ def create_revision(*, deployment: Deployment, created_by: User | None = None) -
 def redeploy(*, revision: Revision) -> Revision:
     """Deploy an old revision again, from its existing build.
 
-    Raises `RevisionNotBuilt` without a build. No effect if the revision is in progress.
+    Raises `RevisionNotBuilt` without a build and `OtherRevisionInProgress` while another revision
+    is unfinished. No effect if the revision itself is in progress.
     """
     deployments = Deployment.objects.for_workspace(revision.workspace_id)
     deployment = deployments.present().select_for_update(no_key=True).get(pk=revision.deployment_id)
@@ -56,11 +61,16 @@ def redeploy(*, revision: Revision) -> Revision:
         raise errors.RevisionNotBuilt
     if not revision.is_final:
         return revision
+    # Of two revisions in progress, the slower one would serve in the end.
+    others = revisions.filter(deployment=deployment).unfinished()
+    if (other := others.newest_first().first()) is not None:
+        raise errors.OtherRevisionInProgress(other.number)
     audit.record_revision(Action.DEPLOYMENT_ROLLED_BACK, deployment, revision)
     revision = progress.advance(
         revision.pk,
         to=RevisionStatus.AWAITING_DEPLOY,
         detail="Redeployed.",
+        started_at=None,
         finished_at=None,
         failure="",
         crash_count=0,

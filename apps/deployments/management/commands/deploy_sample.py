@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from apps.deployments import deploy_cli, sample
+from apps.deployments import sample
 from apps.deployments.management.commands import deploy
 from apps.deployments.models import Deployment
 from apps.deployments.statuses import FAILED
@@ -16,16 +16,11 @@ class Command(deploy.Command):
     help = "Deploy the sample agent. No effect if its current content is already deployed."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--organization", required=True, metavar="NAME")
-        parser.add_argument("--workspace", metavar="NAME", help="default: the oldest workspace")
-        parser.add_argument(
-            "--wait", action="store_true", help="wait until the revision has finished"
-        )
-        parser.add_argument("--json", action="store_true", dest="as_json")
+        self.add_common_arguments(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         url, commit = sample.ensure_repository()
-        workspace = deploy_cli.get_workspace(options["organization"], options["workspace"])
+        workspace = deploy.get_workspace(options["organization"], options["workspace"])
         deployments = Deployment.objects.for_workspace(workspace).present()
         deployment = deployments.filter(name=sample.NAME).first()
         newest = deployment.revisions.newest_first().first() if deployment else None

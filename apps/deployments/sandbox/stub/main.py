@@ -1,6 +1,6 @@
 """Read the job from an inherited descriptor, apply limits, and execute the sandbox."""
 
-# ruff: noqa: PTH102, PTH112, PTH123 - pathlib would slow every start
+# ruff: noqa: PTH102, PTH112 - pathlib would slow every start
 
 from __future__ import annotations
 
@@ -9,34 +9,13 @@ import os
 import resource
 import sys
 
-from . import syscalls
+from . import jobs, syscalls
 
 TYPE_CHECKING = False  # importing `typing` and `signal` would double the time to start
 if TYPE_CHECKING:
-    from typing import NoReturn, TypedDict
+    from typing import NoReturn
 
-    class Job(TypedDict):
-        """Written by the launcher with `marshal`, which needs no import here."""
-
-        parent: int
-        uid: int | None
-        gid: int | None
-        nice: int
-        limits: list[tuple[int, int]]
-        processes: int | None
-        seccomp: bytes | None
-        status_fd: int
-        stage: list[str]
-        files: list[tuple[str, str]]
-        bubblewrap: str | None
-        arguments: list[str]
-        command: list[str]
-        cwd: str
-        env: dict[str, str]
-        read_only: list[str]
-        writable: list[str]
-        confine: bool
-
+    from .jobs import Job
 
 # Holds bind mounts of sources that the unprivileged uid cannot reach, such as an interpreter in a
 # private home folder, until bubblewrap mounts its own root over it.
@@ -56,19 +35,22 @@ def main(job_fd: int) -> None:
         supervise.run(job)
     else:
         try:
-            become_bubblewrap(job, job["bubblewrap"])
+            execute_bubblewrap(job, job["bubblewrap"])
         except OSError as error:
             sys.exit(f"sandbox: {error}")
 
 
-def become_bubblewrap(job: Job, bubblewrap: str) -> NoReturn:
+def execute_bubblewrap(job: Job, bubblewrap: str) -> NoReturn:
+    if job["listen_ports"]:
+        # The unprivileged user may be unable to read this interpreter's modules.
+        from . import listeners  # noqa: F401, PLC0415 - not needed by every sandbox
     if job["stage"]:
         stage(job["stage"])
-    change_user(job)
-    follow_parent(job, SIGKILL)
-    syscalls.no_new_privileges()
-    syscalls.landlock_scope()
-    limit(job)
+    jobs.change_user(job)
+    jobs.follow_parent(job, SIGKILL)
+    syscalls.set_no_new_privileges()
+    syscalls.restrict_scope()
+    jobs.limit(job)
 
     arguments, inherited = [], []
     for path, content in job["files"]:
@@ -101,7 +83,7 @@ def stage(sources: list[str]) -> None:
     namespaces, and before mounting over `STAGE`, because a source may be below it. A symbolic link
     as the last component fails: the launcher has resolved every path.
     """
-    syscalls.own_mounts()
+    syscalls.unshare_mounts()
     opened = [(os.open(path, os.O_PATH | os.O_NOFOLLOW), os.path.isdir(path)) for path in sources]
     syscalls.mount_tmpfs(STAGE)
     for index, (fd, is_folder) in enumerate(opened):
@@ -114,39 +96,8 @@ def stage(sources: list[str]) -> None:
         os.close(fd)
 
 
-def change_user(job: Job) -> None:
-    if job["uid"] is not None and job["gid"] is not None:
-        os.setgroups([])
-        os.setresgid(job["gid"], job["gid"], job["gid"])
-        os.setresuid(job["uid"], job["uid"], job["uid"])
-
-
-def follow_parent(job: Job, sign: int) -> None:
-    """Die with the platform's process, also if it has already died."""
-    syscalls.die_with_parent(sign)
-    if os.getppid() != job["parent"]:
-        sys.exit("the parent process of this sandbox has ended")
-
-
-def limit(job: Job) -> None:
-    os.umask(0o077)
-    # A higher nice value of the platform is kept: an unprivileged process cannot lower it.
-    nice = max(job["nice"], os.getpriority(os.PRIO_PROCESS, 0))
-    os.setpriority(os.PRIO_PROCESS, 0, nice)
-    # The kernel's OOM killer selects agent code first.
-    try:
-        with open("/proc/self/oom_score_adj", "w") as score:
-            score.write("1000")
-    except OSError:
-        pass
-    for kind, value in job["limits"]:
-        hard = resource.getrlimit(kind)[1]
-        allowed = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        resource.setrlimit(kind, (allowed, allowed))
-
-
 def _open_gate(job: Job, info: int, gate: int) -> NoReturn:
-    """Set the process limit once the sandbox has its user namespace, then let it start.
+    """Set the process limit and open the listening sockets in the sandbox, then let it start.
 
     The kernel counts processes per user and user namespace. Set earlier, the limit would count
     every process of this uid on the machine.
@@ -161,8 +112,13 @@ def _open_gate(job: Job, info: int, gate: int) -> NoReturn:
         pid = int(text.split(b'"child-pid":')[1].split(b",")[0].strip(b" \n}"))
         if job["processes"] is not None:
             resource.prlimit(pid, resource.RLIMIT_NPROC, (job["processes"],) * 2)
+        if job["listen_ports"]:
+            from . import listeners  # noqa: PLC0415 - loaded before the change of the user
+
+            listeners.open_and_send(pid, job["listen_ports"], status)
+        else:
+            os.write(status, b"1")
         os.write(gate, b"1")
-        os.write(status, b"1")
     except BaseException as error:  # noqa: BLE001 - never return into the parent's code
         os.write(2, f"sandbox: {error}\n".encode())
         os.kill(os.getppid(), SIGKILL)

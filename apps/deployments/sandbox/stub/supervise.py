@@ -10,10 +10,10 @@ import signal
 import tempfile
 from typing import TYPE_CHECKING, NoReturn
 
-from . import main, syscalls
+from . import jobs, syscalls
 
 if TYPE_CHECKING:
-    from .main import Job
+    from .jobs import Job
 
 
 def run(job: Job) -> NoReturn:
@@ -21,15 +21,15 @@ def run(job: Job) -> NoReturn:
     home = tempfile.mkdtemp(prefix="sandbox-")
     if job["uid"] is not None and job["gid"] is not None:
         os.chown(home, job["uid"], job["gid"])
-    syscalls.adopt_orphans()
+    syscalls.set_child_subreaper()
     signal.signal(signal.SIGTERM, _stop)
     supervisor = os.getpid()
     status = 1
     try:
         child = os.fork()
         if child == 0:
-            _become_command(job, home, supervisor)
-        main.follow_parent(job, signal.SIGTERM)
+            _execute_command(job, home, supervisor)
+        jobs.follow_parent(job, signal.SIGTERM)
         _, status = os.waitpid(child, 0)
     except SystemExit:
         status = signal.SIGKILL
@@ -45,21 +45,21 @@ def _stop(*_: object) -> NoReturn:
     raise SystemExit
 
 
-def _become_command(job: Job, home: str, supervisor: int) -> NoReturn:
+def _execute_command(job: Job, home: str, supervisor: int) -> NoReturn:
     try:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.setsid()
-        main.change_user(job)
-        syscalls.die_with_parent(signal.SIGKILL)
+        jobs.change_user(job)
+        syscalls.set_parent_death_signal(signal.SIGKILL)
         if os.getppid() != supervisor:
             os._exit(1)
-        syscalls.no_new_privileges()
-        main.limit(job)
+        syscalls.set_no_new_privileges()
+        jobs.limit(job)
         if job["processes"] is not None:
             resource.setrlimit(resource.RLIMIT_NPROC, (job["processes"],) * 2)
         os.chdir(job["cwd"])
         if job["confine"]:
-            syscalls.landlock_files(job["read_only"], [*job["writable"], home])
+            syscalls.restrict_files(job["read_only"], [*job["writable"], home])
             if job["seccomp"] is not None:
                 syscalls.filter_system_calls(job["seccomp"])
         os.write(job["status_fd"], b"1")

@@ -1,1 +1,1 @@
-"""A small agent: tools, a subgraph, an approval, streamed answers."""
+"""A small agent with tools, a subgraph, an approval step and streamed answers."""

@@ -1,4 +1,4 @@
-"""The model: a real one where a key is, else a script that behaves like one."""
+"""The chat model: OpenAI's or Anthropic's if an API key is set, otherwise a scripted one."""
 
 import ast
 import operator
@@ -21,7 +21,7 @@ from langchain_core.runnables import Runnable
 
 
 def choose_model() -> BaseChatModel:
-    """OpenAI's or Anthropic's model when its key and its package are there; else the script."""
+    """Return the model whose API key and package are available, otherwise the scripted one."""
     if os.environ.get("OPENAI_API_KEY"):
         try:
             from langchain_openai import ChatOpenAI
@@ -41,9 +41,9 @@ def choose_model() -> BaseChatModel:
 
 
 class ScriptedModel(BaseChatModel):
-    """Offline and deterministic: the same conversation always gets the same answer.
+    """An offline, deterministic model: the same conversation always gets the same answer.
 
-    It reads the last message, calls a tool when that asks for one, and streams words.
+    It calls a tool if the last message asks for one, and streams its answer word by word.
     """
 
     tools: list[str] = []
@@ -78,19 +78,19 @@ class ScriptedModel(BaseChatModel):
         yield ChatGenerationChunk(message=last)
 
     def _decide(self, messages: list[BaseMessage]) -> tuple[str, list[dict[str, Any]]]:
-        """What to say, and which tools to call first."""
+        """Return the text of the answer and the tool calls."""
         last = messages[-1]
         if isinstance(last, ToolMessage):
             return _ANSWERS.get(last.name or "", "{}").format(last.text), []
-        said = last.text if isinstance(last, HumanMessage) else ""
-        call = _wanted_call(said)
+        prompt = last.text if isinstance(last, HumanMessage) else ""
+        call = _requested_call(prompt)
         if call is not None and call[0] in self.tools:
             name, arguments = call
             # Derived from the conversation, so that a repeated run repeats its ids.
-            number = uuid.uuid5(uuid.NAMESPACE_OID, f"{len(messages)}:{said}").hex[:24]
+            number = uuid.uuid5(uuid.NAMESPACE_OID, f"{len(messages)}:{prompt}").hex[:24]
             return "", [{"name": name, "args": arguments, "id": f"call_{number}", "type": "tool_call"}]
         return (
-            f"You said: {said.strip() or 'nothing'}. I can calculate, look things up in the notes,"
+            f"You said: {prompt.strip() or 'nothing'}. I can calculate, look things up in the notes,"
             " and send mail once you approve."
         ), []
 
@@ -105,20 +105,20 @@ _MAIL = re.compile(r"\b(?:mail|write|send)\b.*?\b(?:to\s+)?([\w.+-]+@[\w-]+\.[\w
 _SUBJECT = re.compile(r"\babout\s+(.+?)[.?!]*$", re.I)
 
 
-def _wanted_call(said: str) -> tuple[str, dict[str, Any]] | None:
-    subject = _SUBJECT.search(said)
-    if mail := _MAIL.search(said):
+def _requested_call(prompt: str) -> tuple[str, dict[str, Any]] | None:
+    subject = _SUBJECT.search(prompt)
+    if mail := _MAIL.search(prompt):
         about = subject[1] if subject else "your question"
         return "send_mail", {"to": mail[1], "text": f"Hello, this is about {about}."}
-    if match := _SUM.search(said):
+    if match := _SUM.search(prompt):
         return "calculate", {"expression": match[0].strip()}
-    if re.search(r"\b(?:know|notes?|look up|tell me|find)\b", said, re.I) and subject:
+    if re.search(r"\b(?:know|notes?|look up|tell me|find)\b", prompt, re.I) and subject:
         return "look_up", {"question": subject[1]}
     return None
 
 
 def _usage(messages: list[BaseMessage], text: str) -> dict[str, int]:
-    """Words stand for tokens."""
+    """Return the usage, with words counted as tokens."""
     read = sum(len(message.text.split()) for message in messages)
     written = len(text.split())
     return {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
@@ -134,8 +134,8 @@ _OPERATORS = {
 }
 
 
-def value_of(expression: str) -> float:
-    """The value of a sum of numbers; raises `ValueError` for anything else."""
+def evaluate(expression: str) -> float:
+    """Return the value of an arithmetic expression; raise `ValueError` for anything else."""
 
     def value(node: ast.AST) -> float:
         match node:
@@ -145,7 +145,7 @@ def value_of(expression: str) -> float:
                 return _OPERATORS[type(op)](value(left), value(right))
             case ast.UnaryOp(op=op, operand=operand) if type(op) in _OPERATORS:
                 return _OPERATORS[type(op)](value(operand))
-        raise ValueError(f"{expression!r} is not a sum of numbers")
+        raise ValueError(f"{expression!r} is not an arithmetic expression")
 
     try:
         return value(ast.parse(expression, mode="eval").body)

@@ -1,4 +1,4 @@
-"""A graph inside the graph: finds the notes that fit a question, then puts them into a sentence."""
+"""A subgraph that finds the notes for a question and combines them into an answer."""
 
 from langchain_core.messages import ToolMessage
 from langgraph.config import get_stream_writer
@@ -6,22 +6,22 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 
 NOTES = {
     "refunds": "Refunds are paid within five days, to the card that was used.",
-    "opening hours": "The desk is open from eight to eight, on Sundays from ten to four.",
+    "opening hours": "The front desk is open from eight to eight, on Sundays from ten to four.",
     "invoices": "Invoices are sent on the first day of each month.",
 }
 
 
 class Research(MessagesState, total=False):
     topics: dict[str, list[str]]
-    """For each call that asks, the topics that may answer it."""
+    """The topics of the matching notes, by the id of the tool call."""
 
 
 def search(state: Research) -> dict:
-    """Topics that share a word with each question."""
+    """Find the topics that share a word with the question of each call."""
     result = {}
     for call in state["messages"][-1].tool_calls:
         words = {_stem(word) for word in call["args"]["question"].split()}
-        result[call["id"]] = [t for t in NOTES if words & {_stem(word) for word in t.split()}]
+        result[call["id"]] = [topic for topic in NOTES if words & {_stem(word) for word in topic.split()}]
     get_stream_writer()({"searched": len(NOTES), "found": sum(result.values(), [])})
     return {"topics": result}
 
