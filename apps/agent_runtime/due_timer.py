@@ -59,9 +59,9 @@ class DueRunTimer:
             await self._wake.wait()
 
     async def _claim_due(self) -> None:
-        rows = await self._pool.rows(statements.JUST_DUE, [MAX_LATENESS_SECONDS])
+        rows = await self._pool.fetch_rows(statements.JUST_DUE, [MAX_LATENESS_SECONDS])
         for thread in {row[0] for row in rows}:
             self._claim(thread)
-        [(seconds,)] = await self._pool.rows(statements.NEXT_DUE)
+        [(seconds,)] = await self._pool.fetch_rows(statements.NEXT_DUE)
         if seconds is not None:
             self.set(seconds + 0.001)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Coroutine, Mapping
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 from uuid import UUID
 
@@ -16,7 +17,7 @@ from apps.agent_runtime.db import statements
 from apps.agent_runtime.db.checkpoint_reader import CheckpointReader
 from apps.agent_runtime.db.connection_pool import ConnectionPool
 from apps.agent_runtime.db.group_commit import GroupCommitWriter
-from apps.agent_runtime.db.run_store import RunStore
+from apps.agent_runtime.db.store_operations import StoreExecutor
 from apps.agent_runtime.db.write_batch import ClaimedRun, FencingToken
 from apps.agent_runtime.due_timer import DueRunTimer
 from apps.agent_runtime.graph_calls import custom_routes, thread_edits
@@ -28,20 +29,25 @@ from apps.agent_runtime.graph_calls.call_session import (
 )
 from apps.agent_runtime.hosts.graph_host import GraphHost, HostFailed, HostPool
 from apps.agent_runtime.hosts.host_log import HostLogWriter
+from apps.agent_runtime.hosts.host_replacement import HostReplacement
 from apps.agent_runtime.hosts.isolation import IsolatedHost, IsolatedHostPool
 from apps.agent_runtime.hosts.launch import Launcher, RevisionRef
 from apps.agent_runtime.hosts.loopback_calls import LoadAsgiApp
+from apps.agent_runtime.hosts.warm_hosts import WarmHosts
 from apps.agent_runtime.leases import Leases
-from apps.agent_runtime.queue_consumer import EngineQueues
+from apps.agent_runtime.queue_consumer import MAX_BATCH, EngineQueues
+from apps.agent_runtime.run_slots import RunSlots
 from apps.agent_runtime.runs.event_publisher import EventPublisher
 from apps.agent_runtime.runs.run_completion import RunCompletion
 from apps.agent_runtime.runs.run_session import RunSession, SessionServices
+from apps.agent_server import run_state_sql
 from apps.agent_server.messaging import messages
 from apps.agent_server.messaging.redis_connection import RedisConnection, RedisLost
 
 logger = logging.getLogger(__name__)
 
 READ_CONNECTIONS = 4
+FILL_SECONDS = 0.25
 MAX_EARLY_CANCELS = 1_000
 """Cancel requests that are kept for runs whose claim is still in progress."""
 
@@ -53,10 +59,16 @@ class EngineOptions:
     owner: str
     """Name of this process in `lease_owner`."""
     max_runs: int
+    organization_percent: int
+    """Share of the slots that other organizations leave, for one organization."""
+    deployment_percent: int
+    """Share of the slots that its organization's other deployments leave, for one deployment."""
     lease_seconds: float
     max_attempts: int
     run_timeout_seconds: float
     max_hosts: int
+    warm_hosts: int = 0
+    """Number of deployments whose hosts are kept running."""
 
 
 class Engine:
@@ -69,6 +81,11 @@ class Engine:
         self._launcher = launcher
         self._load_asgi_app = load_asgi_app
         self._sessions: dict[UUID, RunSession] = {}
+        self.slots = RunSlots(
+            options.max_runs,
+            organization_percent=options.organization_percent,
+            deployment_percent=options.deployment_percent,
+        )
         self._waiting_threads: dict[UUID, None] = {}
         self._early_cancels: dict[UUID, None] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -81,20 +98,26 @@ class Engine:
         self._loop = asyncio.get_running_loop()
         self.pool = ConnectionPool(READ_CONNECTIONS)
         self.checkpoints = CheckpointReader(self.pool)
-        self.store = RunStore()
+        self.store = StoreExecutor()
         self.writer = GroupCommitWriter(
             options.owner,
             options.lease_seconds,
             on_claimed=self._on_claimed,
             on_stale=self._on_stale,
             known_runs=lambda: {*self._sessions, *self.completing},
+            free_slots=self.slots.list_free,
+            on_no_slot=self.slots.add_waiting,
         )
         self.redis = RedisConnection(
             settings.REDIS_URL, on_push=self._on_message, on_lost=self._on_redis_lost
         )
         self._logs = HostLogWriter(self.pool)
         self.hosts = HostPool(
-            self._launcher, options.max_hosts, self._logs.add, self._load_asgi_app
+            self._launcher,
+            options.max_hosts,
+            self._logs.add,
+            self._load_asgi_app,
+            self._on_unreported,
         )
         self.isolated_hosts = IsolatedHostPool(self.hosts.start)
         self.timer = DueRunTimer(self.pool, self.claim_or_queue)
@@ -123,7 +146,14 @@ class Engine:
         self._custom_routes = custom_routes.CustomRoutes()
         self._spawn(self._leases.renew_forever())
         self._spawn(self.timer.run_forever())
+        self._spawn(self._fill_slots_forever())
         self._spawn(self._subscribe())
+        warm_hosts = WarmHosts(self.pool, self.hosts, min(options.warm_hosts, options.max_hosts))
+        self._warm_hosts = self._spawn(warm_hosts.keep_forever())
+        self._host_replacement = HostReplacement(
+            self.pool, self.hosts, self.isolated_hosts, self, self.claim_or_queue
+        )
+        self._spawn(self._host_replacement.run_forever())
         self.queues = EngineQueues(
             self.redis,
             run_capacity=lambda: self.run_capacity,
@@ -156,6 +186,10 @@ class Engine:
         """Runs that are executed here."""
         return self._sessions
 
+    def sessions_on(self, hosts: Collection[GraphHost]) -> list[RunSession]:
+        """The open runs of these hosts."""
+        return [session for session in self._sessions.values() if session.host in hosts]
+
     @property
     def completing(self) -> Collection[UUID]:
         """Runs whose end is not committed yet."""
@@ -184,6 +218,8 @@ class Engine:
             self._spawn(self.completion.finish_without_start(run))
             return
         session = RunSession(self._services, run, head)
+        if run.run_id not in self._sessions:
+            self.slots.acquire(run.slot_owner)
         self._sessions[run.run_id] = session
         # After the last events of the thread's previous run, which the same commit has ended.
         self._loop.call_soon(self.publisher.open_stream, run)
@@ -204,7 +240,7 @@ class Engine:
         limit = host.run_seconds or self.options.run_timeout_seconds
         try:
             session.start(host, limit, isolated_host)
-        except Exception as error:  # otherwise the run would hold its lease for ever
+        except Exception as error:  # otherwise the run would keep its lease forever
             logger.exception("Run %s cannot be sent to its graph host.", session.run.run_id)
             session.fail(type(error).__name__, str(error))
 
@@ -234,14 +270,30 @@ class Engine:
             self.isolated_hosts.release(isolated_host)
 
     def _on_session_closed(self, session: RunSession) -> None:
-        """Give the free place to a waiting thread."""
+        """Use the freed capacity for a waiting thread."""
         if self._sessions.get(session.run.run_id) is session:
             del self._sessions[session.run.run_id]
-        if self._waiting_threads and not self._is_draining and self.run_capacity > 0:
-            thread = next(iter(self._waiting_threads))
-            del self._waiting_threads[thread]
-            self.writer.claim([thread])
+            self.slots.release(session.run.slot_owner)
+        self._claim_waiting(1)
         self.queues.notify_run_capacity()
+
+    def _claim_waiting(self, count: int) -> None:
+        """Claim up to `count` waiting threads, as far as there is capacity."""
+        count = min(count, self.run_capacity)
+        if self._is_draining or count <= 0:
+            return
+        threads = list(islice(self._waiting_threads, count))
+        for thread in threads:
+            del self._waiting_threads[thread]
+        threads += self.slots.pop_waiting(count - len(threads))
+        if threads:
+            self.writer.claim(threads)
+
+    async def _fill_slots_forever(self) -> None:
+        """Use slots whose claim found no runnable run."""
+        while True:
+            await asyncio.sleep(FILL_SECONDS)
+            self._claim_waiting(MAX_BATCH)
 
     def _on_stale(self, token: FencingToken) -> None:
         session = self._sessions.get(token.run_id)
@@ -251,7 +303,7 @@ class Engine:
     # Messages to all engines
 
     async def _subscribe(self) -> None:
-        """Subscribe to messages. Without them lease renewal and timer notice the same, later."""
+        """Subscribe to messages; lease renewal and timer only notice the same changes later."""
         while True:
             try:
                 await self.redis.connect()
@@ -284,7 +336,7 @@ class Engine:
         session = self._sessions.get(run_id)
         if session is None:
             return
-        rows = await self.pool.rows(statements.CANCEL_ACTION, list(session.run.token))
+        rows = await self.pool.fetch_rows(statements.CANCEL_ACTION, list(session.run.token))
         if not rows:
             session.abandon("its row was deleted")
         elif rows[0][0]:
@@ -324,18 +376,29 @@ class Engine:
 
     async def reclaim(self, node: str) -> None:
         """Claim the runs of dead processes of this node. The caller holds the node's lock."""
-        rows = await self.pool.rows(statements.INHERITED, [f"{node}:", self.options.owner])
+        rows = await self.pool.fetch_rows(statements.INHERITED, [f"{node}:", self.options.owner])
         for thread in {row[0] for row in rows}:
             self.claim_or_queue(thread)
+        await self.pool.fetch_rows(run_state_sql.ADD_RECENTLY_ENDED)
+
+    def _on_unreported(self, tokens: Sequence[FencingToken]) -> None:
+        self._spawn(self._add_unreported(tokens))
+
+    async def _add_unreported(self, tokens: Sequence[FencingToken]) -> None:
+        """Record runs whose host ended before it may have reported the end of their traces."""
+        await self.writer.flush()
+        run_ids, attempts = zip(*tokens, strict=True)
+        await self.pool.fetch_rows(run_state_sql.ADD_UNREPORTED, [list(run_ids), list(attempts)])
 
     # Shutdown
 
     async def drain(self, seconds: float) -> None:
         """Stop claiming, let runs stop after their step, and return the rest after `seconds`."""
         self._is_draining = True
+        self._warm_hosts.cancel()
         self.writer.accepts_claims = False
         await self.queues.stop_threads()
-        await self._return_threads(self._waiting_threads)
+        await self._return_threads([*self._waiting_threads, *self.slots.pop_all_waiting()])
         for session in list(self._sessions.values()):
             session.drain()
         deadline = self._loop.time() + seconds
@@ -350,10 +413,12 @@ class Engine:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._host_replacement.close()
+        await asyncio.gather(self.hosts.close(), self.isolated_hosts.close())
+        # The records of hosts that did not exit on request.
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.writer.close()
-        await self.hosts.close()
         self._custom_routes.close()
-        await self.isolated_hosts.close()
         await self._logs.close()
         await self.publisher.aclose()
         self._is_closed = True
@@ -361,10 +426,11 @@ class Engine:
         await self.store.close()
         await self.pool.close()
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._on_task_done)
+        return task
 
     def _on_task_done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)

@@ -40,17 +40,20 @@ class EngineThread:
             EngineOptions(
                 owner=f"{node[:60]}:{uuid4().hex}",
                 max_runs=settings.AGENT_RUNS_PER_WORKER,
+                organization_percent=settings.AGENT_RUNS_ORGANIZATION_PERCENT,
+                deployment_percent=settings.AGENT_RUNS_DEPLOYMENT_PERCENT,
                 lease_seconds=settings.AGENT_RUN_LEASE_SECONDS,
                 max_attempts=settings.AGENT_RUN_MAX_ATTEMPTS,
                 run_timeout_seconds=settings.AGENT_RUN_TIMEOUT_SECONDS,
                 max_hosts=settings.GRAPH_HOSTS_PER_WORKER,
+                warm_hosts=settings.WARM_GRAPH_HOSTS,
             ),
             launcher,
             _load_asgi_app,
         )
         self._thread = threading.Thread(target=self._run, name="agent-engine", daemon=True)
         self._thread.start()
-        self.wait_for(self._start_engine())
+        self.run(self._start_engine())
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -69,7 +72,7 @@ class EngineThread:
         """Run a coroutine on the engine's loop, from any thread."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
-    def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the engine's loop and block until it returns."""
         return self.submit(work).result()
 
@@ -78,8 +81,8 @@ class EngineThread:
         if not self._thread.is_alive():
             return
         with contextlib.suppress(Exception):
-            self.wait_for(self.engine.drain(seconds))
-            self.wait_for(self.engine.close())
+            self.run(self.engine.drain(seconds))
+            self.run(self.engine.close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(5)
         if self._lock is not None:
@@ -112,7 +115,7 @@ _start_lock = threading.Lock()
 
 
 def start(node: str) -> EngineThread:
-    """The engine of this process, started by the first call."""
+    """Return the engine of this process; the first call starts it."""
     global _current  # noqa: PLW0603
     with _start_lock:
         if _current is None:
@@ -121,7 +124,7 @@ def start(node: str) -> EngineThread:
 
 
 def current() -> EngineThread | None:
-    """The engine of this process, if it has one."""
+    """Return the engine of this process, if it has one."""
     return _current
 
 

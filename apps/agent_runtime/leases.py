@@ -54,7 +54,7 @@ class LeasedRuns(Protocol):
 
 
 class Leases:
-    """Keeps the leases of one engine."""
+    """Renews the leases of one engine."""
 
     def __init__(self, owner: str, seconds: float, pool: ConnectionPool, runs: LeasedRuns) -> None:
         self._owner = owner
@@ -96,9 +96,9 @@ class Leases:
                 statements.RENEW, [leased, self._owner, self._seconds], binary=True
             )
             renewed = {row[0]: (row[1], row[2]) for row in await cursor.fetchall()}
-            known = sorted({*leased, *runs.sessions, *runs.completing, *runs.writing})
+            run_ids = sorted({*leased, *runs.sessions, *runs.completing, *runs.writing})
             cursor = await connection.execute(
-                statements.UNDO_FORGOTTEN_CLAIMS, [self._owner, known, self._seconds], binary=True
+                statements.UNDO_FORGOTTEN_CLAIMS, [self._owner, run_ids, self._seconds], binary=True
             )
             forgotten = [row[0] for row in await cursor.fetchall()]
         for run_id, session in sessions.items():
@@ -114,6 +114,6 @@ class Leases:
 
 
 def _is_server_down(error: BaseException) -> bool:
-    """Whether the error proves that PostgreSQL serves no client at all."""
+    """Return whether the error proves that PostgreSQL serves no client at all."""
     sqlstate = getattr(error, "sqlstate", None)
     return sqlstate in _DOWN_SQLSTATES or any(text in str(error) for text in _DOWN_MESSAGES)

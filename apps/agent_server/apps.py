@@ -1,5 +1,5 @@
 from django.apps import AppConfig
-from django.db.models.signals import pre_migrate
+from django.db.models.signals import post_save, pre_migrate
 
 
 class AgentServerConfig(AppConfig):
@@ -7,6 +7,16 @@ class AgentServerConfig(AppConfig):
     verbose_name = "Agent server"
 
     def ready(self) -> None:
-        from apps.core.vectors import ensure_extension  # noqa: PLC0415  (models are loaded by now)
+        # The models are loaded by now.
+        from apps.agent_server.services import run_usage, webhooks  # noqa: PLC0415
+        from apps.core.vectors import ensure_extension  # noqa: PLC0415
+        from apps.usage import queues  # noqa: PLC0415
 
+        queues.register_source(run_usage)
+
+        post_save.connect(
+            webhooks.create_secret_of_new,
+            sender="deployments.Deployment",
+            dispatch_uid="webhook secret",
+        )
         pre_migrate.connect(ensure_extension, sender=self, dispatch_uid="pgvector")

@@ -16,6 +16,10 @@ class AgentNotReady(errors.Unavailable):
     code, detail = "agent_not_ready", "No revision of this agent has been deployed yet."
 
 
+class AgentStopped(errors.Unavailable):
+    code, detail = "agent_stopped", "This agent is stopped. A member of its workspace can start it."
+
+
 class InvalidId(errors.Invalid):
     code = "invalid_id"
 
@@ -52,12 +56,28 @@ class ThreadBusy(errors.Conflict):
     )
 
 
-class RunNotFound(errors.NotFound):
+class QueueFull(errors.RateLimited):
+    """The organization or the deployment has the maximum of pending runs."""
+
+    code = "queue_full"
+
+    def __init__(self, owner: str, limit: int) -> None:
+        super().__init__(
+            f"This {owner} has {limit:,} pending runs, the maximum. Repeat the request when some"
+            " have started or were cancelled."
+        )
+        self.headers = {"Retry-After": "10"}
+
+
+class AgentRunNotFound(errors.NotFound):
     code, detail = "run_not_found", "Run not found"
 
 
 class NothingToCancel(errors.NotFound):
-    code, detail = "nothing_to_cancel", "No matching runs to cancel: it has ended or is not here."
+    code, detail = (
+        "nothing_to_cancel",
+        "No matching runs to cancel: the run has ended or does not exist.",
+    )
 
 
 class NoRunsToCancel(errors.NotFound):
@@ -82,16 +102,16 @@ class SystemAssistant(errors.Conflict):
 
     def __init__(self, graph_id: str) -> None:
         super().__init__(
-            f"This is the own assistant of the deployed graph '{graph_id}': it can be changed and"
-            " set back to an earlier version, but it keeps its graph and cannot be deleted."
+            f"This is the system assistant of the graph '{graph_id}'. It can be changed and set"
+            " back to an earlier version, but it cannot be deleted or get another graph."
         )
 
 
 class GraphNotFound(errors.NotFound):
     code = "graph_not_found"
 
-    def __init__(self, graph_id: str, known: Collection[str]) -> None:
-        names = ", ".join(sorted(known)) or "none"
+    def __init__(self, graph_id: str, graph_ids: Collection[str]) -> None:
+        names = ", ".join(sorted(graph_ids)) or "none"
         super().__init__(f"Graph '{graph_id}' not found. The deployed graphs are: {names}")
 
 
@@ -106,8 +126,8 @@ class ThreadOrAssistantNotFound(errors.NotFound):
 class UnknownGraph(errors.Invalid):
     code = "unknown_graph"
 
-    def __init__(self, name: str, known: Collection[str]) -> None:
-        names = ", ".join(sorted(known)) or "none"
+    def __init__(self, name: str, graph_ids: Collection[str]) -> None:
+        names = ", ".join(sorted(graph_ids)) or "none"
         super().__init__(
             f"Invalid assistant: '{name}'. Must be a UUID or the name of a graph: {names}"
         )
@@ -120,15 +140,6 @@ class GraphGone(errors.Conflict):
         super().__init__(f"The deployed revision has no graph '{graph_id}'.")
 
 
-class NotOffered(errors.Invalid):
-    """A valid field or value that this server does not support."""
-
-    code = "not_offered"
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"{name} is not offered yet by this server.")
-
-
 class ConfigAndContext(errors.BadRequest):
     code = "config_and_context"
     detail = "Cannot specify both configurable and context. Prefer setting context alone."
@@ -136,7 +147,7 @@ class ConfigAndContext(errors.BadRequest):
 
 class ThreadHasNoGraph(errors.BadRequest):
     code = "no_graph_known"
-    detail = "The thread knows no graph: run one on it, or give it metadata.graph_id."
+    detail = "The thread has no graph: create a run on it, or set metadata.graph_id."
 
 
 class EditRefused(errors.BadRequest):

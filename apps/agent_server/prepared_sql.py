@@ -1,7 +1,7 @@
 """Execution of prepared statements, which PostgreSQL plans once per connection.
 
 The hot paths use fixed SQL: planning a query costs as much as executing it, and building it with
-the ORM costs more than both. Inside `run_on_loop` the event loop awaits the statements.
+the ORM costs more than both together. Inside `run_on_loop` the event loop awaits the statements.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ Parameters = Mapping[str, Any] | Sequence[Any]
 
 
 def fetch_row(statement: str, parameters: Parameters) -> Row | None:
-    """The first row of the statement, executed in this thread's transaction if there is one.
+    """The statement's first row, or None. Executed in this thread's transaction, if any.
 
-    Query counters and logs of Django include it.
+    Django's query counters and logs include the statement.
     """
     if sync_bridge.is_on_loop():
-        rows = _on_loop(statement, parameters)
+        rows = _execute_on_loop(statement, parameters)
         return rows[0] if rows else None
     with _cursor(statement) as cursor:
         cursor.execute(statement, parameters, prepare=True)
@@ -37,7 +37,7 @@ def fetch_row(statement: str, parameters: Parameters) -> Row | None:
 def fetch_rows(statement: str, parameters: Parameters) -> list[Row]:
     """All rows of the statement."""
     if sync_bridge.is_on_loop():
-        return _on_loop(statement, parameters)
+        return _execute_on_loop(statement, parameters)
     with _cursor(statement) as cursor:
         cursor.execute(statement, parameters, prepare=True)
         return cursor.fetchall()
@@ -47,22 +47,22 @@ def execute(statement: str, parameters: Parameters) -> None:
     """Execute a statement and ignore its rows."""
     if sync_bridge.is_on_loop():
         sync_bridge.mark_dirty()
-        _on_loop(statement, parameters)
+        _execute_on_loop(statement, parameters)
         return
     with _cursor(statement) as cursor:
         cursor.execute(statement, parameters, prepare=True)
 
 
 def on_commit(callback: Callable[[], None]) -> None:
-    """Call after the current transaction commits, or at once outside of a transaction."""
+    """Call `callback` after the current transaction commits; at once outside of a transaction."""
     if sync_bridge.is_on_loop():
         callback()
     else:
         transaction.on_commit(callback, robust=True)
 
 
-def _on_loop(statement: str, parameters: Parameters) -> list[Row]:
-    rows = sync_bridge.await_result(loop_database().rows(statement, parameters))
+def _execute_on_loop(statement: str, parameters: Parameters) -> list[Row]:
+    rows = sync_bridge.await_result(loop_database().fetch_rows(statement, parameters))
     if rows and not statement.lstrip().startswith("SELECT"):
         sync_bridge.mark_dirty()
     return rows

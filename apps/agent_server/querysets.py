@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self, TypeVar
 from uuid import UUID
 
 from django.db import models
@@ -18,48 +18,53 @@ if TYPE_CHECKING:
         Cron,
         StoreItem,
         Thread,
+        UnreportedAttempt,
         WebhookDelivery,
         WebhookSecret,
     )
     from apps.deployments.models import Deployment
 
 
-class AssistantQuerySet(models.QuerySet["Assistant"]):
-    def of(self, deployment: Deployment | UUID) -> AssistantQuerySet:
+Row = TypeVar("Row", bound=models.Model)
+
+
+class DeploymentRows(models.QuerySet[Row]):
+    """Rows of a deployment with metadata."""
+
+    def for_deployment(self, deployment: Deployment | UUID) -> Self:
         return self.filter(deployment=deployment)
 
-    def with_metadata(self, visible: str) -> AssistantQuerySet:
+    def with_metadata(self, visible: str) -> Self:
         """Rows whose metadata contains this JSON."""
         return self if visible == "{}" else self.filter(metadata__contains=loads(visible))
+
+
+class AssistantQuerySet(DeploymentRows["Assistant"]):
+    pass
 
 
 class AssistantVersionQuerySet(models.QuerySet["AssistantVersion"]):
     pass
 
 
-class CronQuerySet(models.QuerySet["Cron"]):
-    def of(self, deployment: Deployment | UUID) -> CronQuerySet:
-        return self.filter(deployment=deployment)
-
-    def with_metadata(self, visible: str) -> CronQuerySet:
-        """Rows whose metadata contains this JSON."""
-        return self if visible == "{}" else self.filter(metadata__contains=loads(visible))
+class CronQuerySet(DeploymentRows["Cron"]):
+    pass
 
 
-class ThreadQuerySet(models.QuerySet["Thread"]):
-    def of(self, deployment: Deployment | UUID) -> ThreadQuerySet:
+class ThreadQuerySet(DeploymentRows["Thread"]):
+    def for_deployment(self, deployment: Deployment | UUID) -> Self:
         """The deployment's threads that clients may see."""
         return self.filter(deployment=deployment, temporary=False)
-
-    def with_metadata(self, visible: str) -> ThreadQuerySet:
-        """Rows whose metadata contains this JSON."""
-        return self if visible == "{}" else self.filter(metadata__contains=loads(visible))
 
 
 class AgentRunQuerySet(models.QuerySet["AgentRun"]):
     def unfinished(self) -> AgentRunQuerySet:
         """Pending or running."""
         return self.filter(status__in=sorted(OPEN))
+
+
+class UnreportedAttemptQuerySet(models.QuerySet["UnreportedAttempt"]):
+    pass
 
 
 class StoreItemQuerySet(models.QuerySet["StoreItem"]):

@@ -31,13 +31,13 @@ def refusal_result(error: AppError) -> bytes:
 
 def wait_result(scope: Scope, run_id: UUID) -> bytes:
     """The response of `wait`: the values with the interrupts in them, or the error alone."""
-    ended = runs.read_outcome(scope, run_id)
-    if ended is None:
+    outcome = runs.read_outcome(scope, run_id)
+    if outcome is None:
         return b"{}"
-    if ended.status in FAILED:
-        return dumps({"__error__": ended.error or UNKNOWN_ERROR})
-    interrupts = [{**each, "response_schema": None} for each in _interrupts(ended)]
-    return _values_with(ended, interrupts)
+    if outcome.status in FAILED:
+        return dumps({"__error__": outcome.error or UNKNOWN_ERROR})
+    interrupts = [{**interrupt, "response_schema": None} for interrupt in _interrupts(outcome)]
+    return _values_with(outcome, interrupts)
 
 
 def join_result(scope: Scope, run_id: UUID, end: Event | None) -> bytes:
@@ -45,31 +45,35 @@ def join_result(scope: Scope, run_id: UUID, end: Event | None) -> bytes:
 
     If the caller waited for `end`, the interrupts are added to the values.
     """
-    ended = runs.read_outcome(scope, run_id)
-    if ended is None:  # rolled back, or deleted
+    outcome = runs.read_outcome(scope, run_id)
+    if outcome is None:  # rolled back, or deleted
         return b"{}"
-    if ended.status in FAILED:
-        return dumps({"__error__": ended.error or UNKNOWN_ERROR})
-    interrupts = _interrupts(ended)
+    if outcome.status in FAILED:
+        return dumps({"__error__": outcome.error or UNKNOWN_ERROR})
+    interrupts = _interrupts(outcome)
     if interrupts and end is None:
         return dumps({"__interrupt__": interrupts})
-    return _values_with(ended, interrupts)
+    return _values_with(outcome, interrupts)
 
 
 def render_lost_end(scope: Scope, run_id: UUID) -> bytes:
     """The last frame of a stream whose `end` event was lost with Redis."""
-    ended = runs.read_outcome(scope, run_id)
-    if ended is not None and ended.status in FAILED:
-        return sse.frame(sse.ERROR, dumps(ended.error or UNKNOWN_ERROR))
-    return sse.frame(END, dumps({"status": ended.status if ended else "gone"}))
+    outcome = runs.read_outcome(scope, run_id)
+    if outcome is not None and outcome.status in FAILED:
+        return sse.encode_event(sse.ERROR, dumps(outcome.error or UNKNOWN_ERROR))
+    return sse.encode_event(END, dumps({"status": outcome.status if outcome else "gone"}))
 
 
-def _interrupts(ended: RunOutcome) -> list[dict[str, Any]]:
-    return [each for of_task in (ended.interrupts or {}).values() for each in of_task]
+def _interrupts(outcome: RunOutcome) -> list[dict[str, Any]]:
+    return [
+        interrupt
+        for task_interrupts in (outcome.interrupts or {}).values()
+        for interrupt in task_interrupts
+    ]
 
 
-def _values_with(ended: RunOutcome, interrupts: list[dict[str, Any]]) -> bytes:
-    values = (ended.values or "{}").encode()
+def _values_with(outcome: RunOutcome, interrupts: list[dict[str, Any]]) -> bytes:
+    values = (outcome.values or "{}").encode()
     if not interrupts:
         return values if values[:1] in {b"{", b"["} else dumps({"values": Fragment(values)})
     field = b'"__interrupt__": ' + dumps(interrupts)

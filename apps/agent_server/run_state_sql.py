@@ -1,7 +1,7 @@
 """SQL that ends runs, rolls them back or returns them to the queue, and updates their threads.
 
 The engine's group commit and the services share these statements. All are fenced by run id, attempt
-and expected status. The caller has locked first the threads, then the runs.
+and expected status. The caller must lock the threads first, then the runs.
 """
 
 from __future__ import annotations
@@ -12,9 +12,7 @@ from uuid import UUID
 
 from apps.agent_server.webhooks import statements as webhooks
 from apps.core.json import dumps
-
-SUPERSEDED = "UserInterrupt"
-"""Error name of a thread whose current run superseded another one."""
+from apps.core.verbatim_json import searchable
 
 
 class End(NamedTuple):
@@ -35,25 +33,25 @@ class End(NamedTuple):
     interrupts: str | None = None
 
 
-def columns(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
+def transpose(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
     """Transpose rows to the arrays that the statements unnest."""
     return [list(column) for column in zip(*rows, strict=True)]
 
 
-def interrupted(reason: str) -> str:
+def interrupt_error(reason: str) -> str:
     """The error of a run that was stopped on request."""
     return dumps({"error": "UserInterrupt", "message": reason}).decode()
 
 
-CANCELLED = interrupted("The run was cancelled.")
+CANCELLED_ERROR = interrupt_error("The run was cancelled.")
 
 
-def superseded(by: UUID) -> str:
-    return interrupted(f"superseded by run {by}")
+def superseded_error(by: UUID) -> str:
+    return interrupt_error(f"superseded by run {by}")
 
 
 # Skips a run that must be rolled back; the caller notices the missing id.
-END = """
+END_RUNS = """
 WITH params AS MATERIALIZED (
     SELECT * FROM unnest(
         %b::uuid[], %b::int[], %b::text[], %b::text[], %b::text[], %b::text[], %b::text[],
@@ -84,10 +82,10 @@ SET status = CASE WHEN e.is_followed THEN 'busy' ELSE g.thread_status END,
         WHEN e.is_followed AND g.expected_status = 'pending' THEN t.error
     END,
     "values" = CASE WHEN g.state IS NULL OR g.state = 'null' THEN t."values"
-                    ELSE g."values"::jsonb END,
+                    ELSE g."values"::json END,
     state = CASE WHEN g.state IS NULL THEN t.state
-                 ELSE NULLIF(g.state::jsonb, 'null'::jsonb) END,
-    interrupts = COALESCE(g.interrupts::jsonb, t.interrupts, '{}'::jsonb),
+                 ELSE NULLIF(g.state, 'null')::json END,
+    interrupts = COALESCE(g.interrupts::json, t.interrupts, '{}'::json),
     updated_at = clock_timestamp(),
     state_updated_at = CASE WHEN g.state IS NULL THEN t.state_updated_at
                             ELSE clock_timestamp() END
@@ -98,7 +96,7 @@ RETURNING e.id
 
 # Parameters: run ids, attempts, expected statuses. The thread returns to its status before the run.
 # No run has ended on it since, so its values and state are unchanged.
-_DELETE_RUNS = """
+_DELETE_RUNS = f"""
 WITH params AS MATERIALIZED (
     SELECT * FROM unnest(%b::uuid[], %b::int[], %b::text[]) AS g(id, attempt, expected_status)
 ), deleted AS (
@@ -117,15 +115,16 @@ UPDATE agent_server_thread t
 SET status = CASE
         WHEN e.is_followed THEN 'busy'
         WHEN t.error ->> 'error' <> 'UserInterrupt' THEN 'error'
-        WHEN jsonb_array_length(COALESCE(t.state -> 'next', '[]')) > 0 THEN 'interrupted'
+        WHEN jsonb_array_length(COALESCE({searchable("t.state")} -> 'next', '[]')) > 0
+            THEN 'interrupted'
         ELSE 'idle' END,
     error = CASE WHEN e.is_followed OR t.error ->> 'error' <> 'UserInterrupt' THEN t.error END,
     updated_at = clock_timestamp()
 FROM finished e
 WHERE t.id = e.thread_id
-"""
+"""  # noqa: S608  (built from constants)
 
-# Parameters of each: threads, runs. Only writes of runs that `_DELETE_RUNS` deleted are removed.
+# Parameters of each statement: threads, runs. Writes of runs that still exist are kept.
 _DELETED = "= ANY(%b::uuid[]) AND NOT EXISTS (SELECT 1 FROM agent_server_agentrun r WHERE r.id = "
 _DELETE_WRITES = [
     f"""
@@ -167,30 +166,75 @@ COLLECT_GARBAGE = [
 BACK_OFF = """clock_timestamp() + CASE
     WHEN r.crash_count < 1 OR r.cancel_action <> '' THEN interval '0'
     ELSE make_interval(secs => least(60, 2 ^ (r.crash_count - 1))) END"""
-"""Start of the attempt after one more crash: at once, then after 1, 2, 4 ... 60 seconds."""
+"""When the run may be claimed after another crash: at once, then after 1, 2, 4 ... 60 seconds."""
 
 _RETURN_TO_QUEUE = """
 UPDATE agent_server_agentrun r
 SET status = 'pending', lease_owner = '', lease_expires_at = NULL, updated_at = clock_timestamp(),
     crash_count = r.crash_count + {lost}, available_at = {available}
 """
-RETURN_LOST = _RETURN_TO_QUEUE.format(lost=1, available=BACK_OFF)
 UNDO_CLAIM = _RETURN_TO_QUEUE.format(lost=0, available="r.available_at")
 
-# Leases cannot be renewed while PostgreSQL is down, so none expires within one lease length of its
-# start.
-EXPIRED = (
-    RETURN_LOST  # noqa: S608  (our own words)
-    + """
-WHERE r.id IN (
+TRACE_DELAY_SECONDS = 10.0
+"""Time after a run within which its tracing SDK has sent the end of the trace."""
+LOST_ERROR = "The attempt was lost: its process ended before the run did."
+_UNREPORTED_COLUMNS = "(id, workspace_id, run_id, attempt, error, ended_at, created_at, due_at)"
+# Requests that the process sent before its end are stored by then, unless the machine is loaded.
+_FIRST_CHECK = "clock_timestamp(), clock_timestamp() + interval '5 seconds'"
+_RUN_ERROR = "COALESCE(r.error ->> 'message', '')"
+
+# Parameters: run ids, attempts. Executed before the runs are released or deleted.
+ADD_UNREPORTED = f"""
+INSERT INTO agent_server_unreportedattempt {_UNREPORTED_COLUMNS}
+SELECT gen_random_uuid(), r.workspace_id, r.id, r.attempt,
+       CASE WHEN r.status = 'running' THEN '{LOST_ERROR}' ELSE {_RUN_ERROR} END,
+       COALESCE(r.ended_at, clock_timestamp()), {_FIRST_CHECK}
+FROM unnest(%b::uuid[], %b::int[]) AS a(run_id, attempt)
+JOIN agent_server_agentrun r ON r.id = a.run_id AND r.attempt = a.attempt
+JOIN deployments_deployment d ON d.id = r.deployment_id AND d.tracing
+ON CONFLICT DO NOTHING
+"""  # noqa: S608  (built from constants)
+
+# Runs that ended shortly before their worker did. Their hosts end with the worker, possibly before
+# they have sent the end of the traces. The newest end is the reference, because all workers may
+# have been away for long; the interval includes the time until the end of one worker is noticed.
+ADD_RECENTLY_ENDED = f"""
+INSERT INTO agent_server_unreportedattempt {_UNREPORTED_COLUMNS}
+SELECT gen_random_uuid(), r.workspace_id, r.id, r.attempt, {_RUN_ERROR}, r.ended_at, {_FIRST_CHECK}
+FROM agent_server_agentrun r
+JOIN deployments_deployment d ON d.id = r.deployment_id AND d.tracing
+WHERE r.ended_at > (SELECT max(ended_at) FROM agent_server_agentrun) - interval '2 minutes'
+  AND r.attempt > 0
+ON CONFLICT DO NOTHING
+"""  # noqa: S608  (built from constants)
+
+
+def return_lost(where: str) -> str:
+    """Build the statement that returns lost runs to the queue and returns their threads."""
+    return f"""
+WITH lost AS (
+    {_RETURN_TO_QUEUE.format(lost=1, available=BACK_OFF)}
+    WHERE {where}
+    RETURNING r.id, r.attempt, r.thread_id, r.workspace_id, r.deployment_id
+), unreported AS (
+    INSERT INTO agent_server_unreportedattempt {_UNREPORTED_COLUMNS}
+    SELECT gen_random_uuid(), r.workspace_id, r.id, r.attempt, '{LOST_ERROR}', clock_timestamp(),
+           {_FIRST_CHECK}
+    FROM lost r JOIN deployments_deployment d ON d.id = r.deployment_id AND d.tracing
+    ON CONFLICT DO NOTHING
+)
+SELECT thread_id FROM lost
+"""  # noqa: S608  (built from constants)
+
+
+# Leases cannot be renewed while PostgreSQL is down, so no lease counts as expired until one lease
+# length after its start.
+RETURN_EXPIRED = return_lost("""r.id IN (
     SELECT id FROM agent_server_agentrun
     WHERE status = 'running' AND lease_expires_at < clock_timestamp()
       AND pg_postmaster_start_time() < clock_timestamp() - make_interval(secs => %s::float8)
     ORDER BY lease_expires_at LIMIT %s FOR NO KEY UPDATE SKIP LOCKED
-)
-RETURNING r.thread_id
-"""
-)
+)""")
 
 SqlBatch = list[tuple[str, list[Any]]]
 """Statements with parameters, for one transaction."""
@@ -198,14 +242,14 @@ SqlBatch = list[tuple[str, list[Any]]]
 
 def end(ends: Sequence[End]) -> SqlBatch:
     """Statements that end runs and schedule their webhooks."""
-    return [(END, columns(ends)), (webhooks.ADD_DUE, [[end.run_id for end in ends]])]
+    return [(END_RUNS, transpose(ends)), (webhooks.ADD_DUE, [[end.run_id for end in ends]])]
 
 
-def undo(threads: Sequence[UUID], runs: Sequence[tuple[UUID, int, str]]) -> SqlBatch:
+def roll_back_runs(threads: Sequence[UUID], runs: Sequence[tuple[UUID, int, str]]) -> SqlBatch:
     """Statements that delete runs `(id, attempt, expected_status)` with all their writes."""
     thread_ids, run_ids = list(threads), [run[0] for run in runs]
     return [
-        (_DELETE_RUNS, columns(runs)),
+        (_DELETE_RUNS, transpose(runs)),
         *[(text, [thread_ids, run_ids]) for text in _DELETE_WRITES],
         *[(text, [thread_ids]) for text in COLLECT_GARBAGE],
     ]

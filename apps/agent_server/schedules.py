@@ -35,7 +35,7 @@ class UnknownTimezone(Invalid):
     code = "unknown_timezone"
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"timezone: '{name[:100]}' is no IANA time zone")
+        super().__init__(f"timezone: '{name[:100]}' is not an IANA time zone")
 
 
 def parse_zone(name: str | None) -> ZoneInfo:
@@ -53,13 +53,13 @@ def parse_zone(name: str | None) -> ZoneInfo:
 def next_fire_time(schedule: str, timezone: str | None, after: datetime) -> datetime:
     """The first firing time after `after`, in UTC. Raises `InvalidSchedule`."""
     local = after.astimezone(parse_zone(timezone))
-    shown = schedule[:100]
+    excerpt = schedule[:100]
     try:
         return next(CronSim(_seconds_first(schedule), local)).astimezone(UTC)
     except CronSimError as error:
-        raise InvalidSchedule(f"schedule: '{shown}' is no cron schedule: {error}") from None
+        raise InvalidSchedule(f"schedule: '{excerpt}' is not a cron schedule: {error}") from None
     except (StopIteration, OverflowError):
-        raise InvalidSchedule(f"schedule: '{shown}' never fires") from None
+        raise InvalidSchedule(f"schedule: '{excerpt}' never fires") from None
 
 
 def _seconds_first(schedule: str) -> str:

@@ -25,7 +25,7 @@ class ThreadStatus(TextChoices):
 
 
 class MultitaskStrategy(TextChoices):
-    """What a new run does to the open runs of its thread."""
+    """The effect of a new run on the open runs of its thread."""
 
     ENQUEUE = "enqueue"
     REJECT = "reject"
@@ -34,16 +34,7 @@ class MultitaskStrategy(TextChoices):
 
 
 class TTLStrategy(TextChoices):
-    """What happens to a thread that was inactive for its time to live."""
+    """The action on a thread that was inactive for its time to live."""
 
     DELETE = "delete"
     KEEP_LATEST = "keep_latest"
-
-
-class DeliveryStatus(TextChoices):
-    """The state of a webhook delivery."""
-
-    DUE = "due"
-    SENDING = "sending"
-    DELIVERED = "delivered"
-    GIVEN_UP = "given_up"

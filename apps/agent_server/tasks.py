@@ -5,9 +5,11 @@ Lost messages are harmless: a run is a row, and the sweeper queues its thread ag
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from celery import shared_task
 
-from apps.agent_server import recovery, thread_ttl
+from apps.agent_server import attempt_traces, recovery, thread_ttl
 from apps.agent_server.services import cron_firing, deliveries, store, stream_history
 from apps.agent_server.webhooks import delivery_worker
 
@@ -16,6 +18,18 @@ from apps.agent_server.webhooks import delivery_worker
 def sweep_runs() -> None:
     """Return runs of lost workers to the queue, queue waiting threads. Safe to repeat."""
     recovery.sweep()
+
+
+@shared_task(name="agent_server.resume_runs", acks_late=False)
+def resume_runs(deployment_id: str) -> None:
+    """Queue the runs of a deployment that was started again. Safe to repeat."""
+    recovery.resume_runs(UUID(deployment_id))
+
+
+@shared_task(name="agent_server.close_traces", acks_late=False, expires=10)
+def close_traces() -> None:
+    """Close the traces of attempts whose process ended. Safe to repeat."""
+    attempt_traces.close_due()
 
 
 @shared_task(name="agent_server.purge_threads", acks_late=False)

@@ -53,7 +53,7 @@ class SweepPolicy(NamedTuple):
     limit: int
 
     @classmethod
-    def of(cls, config: dict[str, Any]) -> SweepPolicy:
+    def from_config(cls, config: dict[str, Any]) -> SweepPolicy:
         interval = config.get("sweep_interval_minutes") or INTERVAL_MINUTES
         limit = config.get("sweep_limit") or MAX_THREADS_PER_SWEEP
         return cls(float(interval), max(1, min(int(limit), MAX_THREADS_PER_SWEEP)))
@@ -71,7 +71,7 @@ def sweep(*, always: bool = False) -> int:
     """
     minute, swept = int(time.time() // 60), 0
     for deployment, config in _rows(_DUE, [MAX_DEPLOYMENTS]):
-        policy = SweepPolicy.of(loads(config))
+        policy = SweepPolicy.from_config(loads(config))
         if always or policy.is_due(minute):
             swept += _sweep_deployment(deployment, policy)
     return swept

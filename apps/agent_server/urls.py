@@ -2,10 +2,9 @@
 
 from django.urls import path
 
-from apps.agent_server.api import WebhookSecretView
-from apps.agent_server.views import DocsView
+from apps.agent_server.api import ApiPageView, WebhookSecretView
 
 urlpatterns = [
-    path("agents/<slug:slug>/docs", DocsView.as_view()),
+    path("agents/<slug:slug>/docs", ApiPageView.as_view()),
     path("v2/deployments/<uuid:deployment_id>/webhook-secret", WebhookSecretView.as_view()),
 ]

@@ -9,8 +9,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 import psycopg
-from django.db import connections
 from psycopg.rows import TupleRow
+
+from apps.core.connections import connection_parameters
 
 logger = logging.getLogger(__name__)
 
@@ -25,15 +26,8 @@ TRANSIENT = (
 )
 
 
-def connection_parameters() -> dict[str, Any]:
-    """Django's connection parameters, without those that psycopg does not accept."""
-    params = connections["default"].get_connection_params()
-    names = ("dbname", "user", "password", "host", "port", "application_name", "sslmode", "options")
-    return {name: params[name] for name in names if params.get(name)}
-
-
 async def connect() -> Connection:
-    """A new connection in autocommit mode."""
+    """Open a connection in autocommit mode."""
     connection = await psycopg.AsyncConnection.connect(
         **connection_parameters(), autocommit=True, connect_timeout=5, prepare_threshold=1
     )
@@ -51,7 +45,7 @@ class ConnectionPool:
 
     @contextlib.asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
-        """A connection of the pool; an exception in the body closes it."""
+        """Yield a connection of the pool; an exception in the body closes it."""
         async with self._free:
             connection = self._idle.pop() if self._idle else await connect()
             try:
@@ -65,11 +59,11 @@ class ConnectionPool:
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
-        """A connection with a transaction that is committed at the end of the body."""
+        """Yield a connection with a transaction that is committed at the end of the body."""
         async with self.connection() as connection, connection.transaction():
             yield connection
 
-    async def rows(self, statement: str, parameters: Sequence[Any] = ()) -> list[TupleRow]:
+    async def fetch_rows(self, statement: str, parameters: Sequence[Any] = ()) -> list[TupleRow]:
         """Execute a repeatable statement, with retries while the server is unavailable."""
 
         async def fetch() -> list[TupleRow]:
@@ -79,16 +73,6 @@ class ConnectionPool:
                 return await cursor.fetchall() if has_rows else []
 
         return await retry_transient(fetch)
-
-    async def execute_all(self, statements: Sequence[tuple[str, Sequence[Any]]]) -> None:
-        """Execute repeatable statements in one transaction, with retries like `rows`."""
-
-        async def execute() -> None:
-            async with self.connection() as connection, connection.transaction():
-                for statement, parameters in statements:
-                    await connection.execute(statement, parameters)
-
-        await retry_transient(execute)
 
     async def close(self) -> None:
         while self._idle:

@@ -59,12 +59,12 @@ WHERE excluded."index" < 0
 # A hidden thread that was created for this edit becomes visible.
 UPDATE_THREAD = """
 UPDATE agent_server_thread
-SET edits = edits + 1, temporary = false, status = g.status, error = NULL, "values" = g."values",
-    state = NULLIF(g.state, 'null'::jsonb), interrupts = coalesce(g.interrupts, '{}'::jsonb),
+SET edits = edits + 1, temporary = false, status = g.status, error = NULL,
+    "values" = g."values"::json, state = NULLIF(g.state, 'null')::json,
+    interrupts = coalesce(g.interrupts, '{}')::json,
     updated_at = clock_timestamp(), state_updated_at = clock_timestamp()
 FROM (
-    SELECT %b::text AS status, %b::text::jsonb AS "values", %b::text::jsonb AS state,
-           %b::text::jsonb AS interrupts
+    SELECT %b::text AS status, %b::text AS "values", %b::text AS state, %b::text AS interrupts
 ) AS g
 WHERE id = %b
 """

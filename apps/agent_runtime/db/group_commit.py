@@ -14,6 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from apps.agent_runtime.db import statements
+from apps.agent_runtime.db.checkpoint_reader import checkpoint_to_frame
 from apps.agent_runtime.db.connection_pool import TRANSIENT, Connection, connect
 from apps.agent_runtime.db.write_batch import (
     ClaimedRun,
@@ -24,8 +25,8 @@ from apps.agent_runtime.db.write_batch import (
     RunRelease,
     StaleToken,
     WriteBatch,
-    checkpoint_to_frame,
 )
+from apps.agent_runtime.run_slots import UNLIMITED, FreeSlots, SlotOwner
 from apps.agent_server import run_state_sql
 from apps.agent_server.run_state_sql import End, SqlBatch
 from apps.agent_server.webhooks import delivery_worker
@@ -47,7 +48,9 @@ class GroupCommitWriter:
 
     `on_claimed(run, head)` is called for each run that a commit assigned to this worker, with the
     thread's newest checkpoint; `on_stale(token)` for each token that PostgreSQL rejected.
-    `known_runs()` returns the runs that this worker executes or completes.
+    `known_runs()` returns the runs that this worker executes or completes, `free_slots()` how many
+    it may start. `on_no_slot(thread, owner)` is called for each thread with a run that could not be
+    claimed because its organization or deployment has no free slot.
     """
 
     def __init__(
@@ -58,12 +61,16 @@ class GroupCommitWriter:
         on_claimed: Callable[[ClaimedRun, list[Any] | None], None],
         on_stale: Callable[[FencingToken], None],
         known_runs: Callable[[], Iterable[UUID]] = tuple,
+        free_slots: Callable[[], FreeSlots] = lambda: UNLIMITED,
+        on_no_slot: Callable[[UUID, SlotOwner], None] = lambda *_: None,
     ) -> None:
         self._owner = owner
         self._lease_seconds = lease_seconds
         self._on_claimed = on_claimed
         self._on_stale = on_stale
         self._known_runs = known_runs
+        self._free_slots = free_slots
+        self._on_no_slot = on_no_slot
         self._next = WriteBatch()
         self._current: WriteBatch | None = None
         self._wake = asyncio.Event()
@@ -72,7 +79,7 @@ class GroupCommitWriter:
         self._connection: Connection | None = None
         self._writable = asyncio.Event()
         self._writable.set()
-        self._closing = False
+        self._is_closing = False
         self.accepts_claims = True
         self._task = self._loop.create_task(self._commit_batches(), name="group-commit")
 
@@ -83,7 +90,7 @@ class GroupCommitWriter:
         self._next.add(entry)
         if self._next.size > HIGH_WATER_BYTES:
             self._writable.clear()
-        if urgent or entry.done is not None or self._next.size > IMMEDIATE_BYTES:
+        if urgent or entry.committed is not None or self._next.size > IMMEDIATE_BYTES:
             self._wake.set()
         elif self._timer is None:
             self._timer = self._loop.call_later(MAX_DELAY_SECONDS, self._wake.set)
@@ -93,9 +100,9 @@ class GroupCommitWriter:
 
         Raises `StaleToken`, or `RollbackRequested` for the end of a run that must be rolled back.
         """
-        entry.done = self._loop.create_future()
+        entry.committed = self._loop.create_future()
         self.put(entry)
-        await entry.done
+        await entry.committed
 
     def claim(self, threads: Iterable[UUID]) -> None:
         """Claim the next runnable run of each thread, if there is one."""
@@ -134,7 +141,7 @@ class GroupCommitWriter:
 
     async def close(self) -> None:
         """Commit all queued entries, then stop."""
-        self._closing = True
+        self._is_closing = True
         self._wake.set()
         await self._task
         if self._connection is not None:
@@ -158,12 +165,13 @@ class GroupCommitWriter:
                 self._current = batch
                 await self._commit(batch)
                 self._current = None
-                for waiter in batch.flush_waiters:
-                    if not waiter.done():
-                        waiter.set_result(None)
-            elif self._closing:
+            # Also for a batch whose only entries, claims, were dropped.
+            for waiter in batch.flush_waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+            if self._is_closing and not batch:
                 return
-            if self._closing:
+            if self._is_closing:
                 self._wake.set()
 
     async def _commit(self, batch: WriteBatch) -> None:
@@ -173,7 +181,7 @@ class GroupCommitWriter:
             try:
                 if self._connection is None or self._connection.closed:
                     self._connection = await connect()
-                await self._transaction(self._connection, batch, is_retry=is_retry)
+                await self._execute_batch(self._connection, batch, is_retry=is_retry)
             except TRANSIENT as error:
                 logger.warning("Committing a batch failed: %s", str(error).strip())
                 await self._disconnect()
@@ -202,25 +210,25 @@ class GroupCommitWriter:
         if len(tokens) + len(batch.claims) < 2:
             return False
         for token in tokens:
-            part = WriteBatch()
+            run_batch = WriteBatch()
             for entry in batch.entries:
                 if entry.token == token:
-                    part.add(entry)
-            await self._commit(part)
+                    run_batch.add(entry)
+            await self._commit(run_batch)
         for thread in batch.claims:
             await self._commit(WriteBatch(claims={thread}))
         return True
 
     def _fail_batch(self, batch: WriteBatch) -> None:
         for entry in batch.entries:
-            _set_done(entry, StaleToken())
+            _resolve_waiter(entry, StaleToken())
         releases = {entry.token for entry in batch.releases}
         for token in batch.tokens:
             self._on_stale(token)
             if token not in releases:
                 self.put(RunRelease(token, crashed=True))
 
-    async def _transaction(
+    async def _execute_batch(
         self, connection: Connection, batch: WriteBatch, *, is_retry: bool
     ) -> None:
         tokens = batch.tokens
@@ -248,35 +256,46 @@ class GroupCommitWriter:
             if batch.stream_chunks:
                 for statement, columns in statements.store_stream_chunks(batch.stream_chunks):
                     await run(statement, columns)
-            ended = None
+            ended_rows = None
             if batch.run_ends:
-                ended = await run(run_state_sql.END, run_state_sql.columns(_run_ends(batch)))
+                ended_rows = await run(
+                    run_state_sql.END_RUNS, run_state_sql.transpose(_run_ends(batch))
+                )
             webhook_runs = [entry.token.run_id for entry in batch.run_ends if entry.has_webhook]
             if webhook_runs:
                 await run(webhooks.ADD_DUE, [webhook_runs])
+            if unreported := batch.unreported:
+                await run(run_state_sql.ADD_UNREPORTED, _columns(unreported, 2))
             if batch.rollbacks:
                 for statement, parameters in _rollback_statements(batch):
                     await run(statement, parameters)
             if batch.releases:
                 await run(statements.RELEASE, _columns(_release_rows(batch), 5))
-            claimed = heads = None
+            claimed = heads = unclaimed = None
             if claims and is_retry:
                 await run(
                     statements.UNDO_UNANSWERED_CLAIMS,
-                    [claims, self._owner, self._known_to_worker(batch)],
+                    [claims, self._owner, self._list_known_runs(batch)],
                 )
             if claims:
-                claimed = await run(statements.CLAIM, [claims, self._owner, self._lease_seconds])
+                free_slots = self._free_slots()
+                claimed = await run(
+                    statements.CLAIM, [claims, *free_slots, self._owner, self._lease_seconds]
+                )
                 heads = await run(statements.HEADS, [claims])
+                if free_slots.may_refuse(len(claims)):
+                    unclaimed = await run(statements.UNCLAIMED, [claims])
         valid = (
             {FencingToken(*row) for row in await locked.fetchall()} if locked is not None else set()
         )
-        ended_ids = {row[0] for row in await ended.fetchall()} if ended is not None else set()
+        ended_ids = (
+            {row[0] for row in await ended_rows.fetchall()} if ended_rows is not None else set()
+        )
         to_roll_back = {e.token for e in batch.run_ends if e.token in valid} - {
             token for token in valid if token.run_id in ended_ids
         }
         if is_retry and valid != set(tokens):
-            valid |= await self._already_ended(connection, batch)
+            valid |= await self._find_ended_tokens(connection, batch)
         runs = [ClaimedRun(*row) for row in await claimed.fetchall()] if claimed is not None else []
         head_by_thread: Heads = {}
         if runs and heads is not None:
@@ -284,21 +303,26 @@ class GroupCommitWriter:
         if webhook_runs:
             delivery_worker.wake()
         self._notify(batch, valid, to_roll_back, runs, head_by_thread)
+        if unclaimed is not None:
+            for thread, organization_id, deployment_id in await unclaimed.fetchall():
+                self._on_no_slot(thread, SlotOwner(organization_id, deployment_id))
 
-    def _known_to_worker(self, batch: WriteBatch) -> list[UUID]:
-        """Runs of this worker; claims beyond these were committed but their answer was lost."""
-        own = {entry.token.run_id for entry in batch.entries}
-        return sorted(own | self.writing | set(self._known_runs()))
+    def _list_known_runs(self, batch: WriteBatch) -> list[UUID]:
+        """Return the runs that this worker knows; other claims have lost their answer."""
+        batch_run_ids = {entry.token.run_id for entry in batch.entries}
+        return sorted(batch_run_ids | self.writing | set(self._known_runs()))
 
-    async def _already_ended(self, connection: Connection, batch: WriteBatch) -> set[FencingToken]:
-        """Tokens whose run end was committed by an earlier try of this batch."""
+    async def _find_ended_tokens(
+        self, connection: Connection, batch: WriteBatch
+    ) -> set[FencingToken]:
+        """Return the tokens whose run end was committed by an earlier try of this batch."""
         final_entries: list[Entry] = [*batch.run_ends, *batch.rollbacks, *batch.releases]
-        ended = [entry.token for entry in final_entries]
+        final_tokens = [entry.token for entry in final_entries]
         cursor = await connection.execute(
-            statements.STILL_OPEN, [[token.run_id for token in ended]], binary=True
+            statements.STILL_OPEN, [[token.run_id for token in final_tokens]], binary=True
         )
         still_open = {row[0] for row in await cursor.fetchall()}
-        return {token for token in ended if token.run_id not in still_open}
+        return {token for token in final_tokens if token.run_id not in still_open}
 
     def _notify(
         self,
@@ -310,9 +334,9 @@ class GroupCommitWriter:
     ) -> None:
         for entry in batch.entries:
             if isinstance(entry, RunEnd) and entry.token in to_roll_back:
-                _set_done(entry, RollbackRequested())
+                _resolve_waiter(entry, RollbackRequested())
             else:
-                _set_done(entry, None if entry.token in valid else StaleToken())
+                _resolve_waiter(entry, None if entry.token in valid else StaleToken())
         for token in batch.tokens:
             if token not in valid:
                 self._on_stale(token)
@@ -320,13 +344,13 @@ class GroupCommitWriter:
             self._on_claimed(run, heads.get(run.thread))
 
 
-def _set_done(entry: Entry, error: Exception | None) -> None:
-    if entry.done is None or entry.done.done():
+def _resolve_waiter(entry: Entry, error: Exception | None) -> None:
+    if entry.committed is None or entry.committed.done():
         return
     if error is None:
-        entry.done.set_result(None)
+        entry.committed.set_result(None)
     else:
-        entry.done.set_exception(error)
+        entry.committed.set_exception(error)
 
 
 def _columns(rows: Iterable[Iterable[Any]], width: int) -> list[list[Any]]:
@@ -402,7 +426,9 @@ def _run_ends(batch: WriteBatch) -> list[End]:
 
 def _rollback_statements(batch: WriteBatch) -> SqlBatch:
     threads = sorted({entry.thread for entry in batch.rollbacks})
-    return run_state_sql.undo(threads, [(*entry.token, "running") for entry in batch.rollbacks])
+    return run_state_sql.roll_back_runs(
+        threads, [(*entry.token, "running") for entry in batch.rollbacks]
+    )
 
 
 def _release_rows(batch: WriteBatch) -> list[tuple[Any, ...]]:

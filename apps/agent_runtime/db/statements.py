@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from apps.agent_runtime.db.write_batch import StreamChunk
-from apps.agent_server.run_state_sql import BACK_OFF, RETURN_LOST, UNDO_CLAIM
+from apps.agent_server.run_state_sql import BACK_OFF, UNDO_CLAIM, return_lost
 
 LOCK_THREADS = """
 SELECT id FROM agent_server_thread WHERE id = ANY(%b::uuid[]) ORDER BY id FOR NO KEY UPDATE
@@ -20,8 +20,8 @@ SELECT id FROM agent_server_thread WHERE id = ANY(%b::uuid[]) ORDER BY id FOR NO
 LOCK_RUNS = """
 SELECT r.id, r.attempt
 FROM agent_server_agentrun r
-JOIN unnest(%b::uuid[], %b::int[]) AS held(id, attempt)
-  ON r.id = held.id AND r.attempt = held.attempt
+JOIN unnest(%b::uuid[], %b::int[]) AS token(id, attempt)
+  ON r.id = token.id AND r.attempt = token.attempt
 WHERE r.status = 'running'
 ORDER BY r.id
 FOR NO KEY UPDATE OF r
@@ -83,22 +83,23 @@ WHERE excluded."index" < 0
 RELEASE = f"""
 UPDATE agent_server_agentrun r
 SET status = 'pending', lease_owner = '', lease_expires_at = NULL, updated_at = clock_timestamp(),
-    crash_count = r.crash_count + held.crashed::int,
-    isolation_group_size = held.isolation_group_size,
-    available_at = CASE WHEN held.crashed THEN greatest(
-        {BACK_OFF}, clock_timestamp() + make_interval(secs => held.delay))
+    crash_count = r.crash_count + released.crashed::int,
+    isolation_group_size = released.isolation_group_size,
+    available_at = CASE WHEN released.crashed THEN greatest(
+        {BACK_OFF}, clock_timestamp() + make_interval(secs => released.delay))
         ELSE clock_timestamp() END
 FROM unnest(%b::uuid[], %b::int[], %b::bool[], %b::int[], %b::float8[])
-  AS held(id, attempt, crashed, isolation_group_size, delay)
-WHERE r.id = held.id AND r.attempt = held.attempt AND r.status = 'running'
+  AS released(id, attempt, crashed, isolation_group_size, delay)
+WHERE r.id = released.id AND r.attempt = released.attempt AND r.status = 'running'
 RETURNING r.id
-"""  # noqa: S608  (our own words)
+"""  # noqa: S608  (built from constants)
 
-# The oldest run of the thread, if it is due. A run that waits for its retry blocks later runs. The
-# position of a scheduled run is its planned start.
-CLAIM = """
+# The oldest run of each thread, if it is due and its deployment is not stopped (`UNUSED`). A run
+# that waits for its retry blocks later runs. The position of a scheduled run is its planned start.
+_DUE_RUNS = """
 WITH next AS (
-    SELECT DISTINCT ON (r.thread_id) r.id, r.available_at
+    SELECT DISTINCT ON (r.thread_id)
+           r.id, r.thread_id, r.workspace_id, r.deployment_id, r.available_at
     FROM agent_server_agentrun r
     WHERE r.thread_id = ANY(%b::uuid[]) AND r.status = 'pending'
       AND r.created_at <= clock_timestamp()
@@ -107,22 +108,57 @@ WITH next AS (
           WHERE o.thread_id = r.thread_id AND o.status = 'running'
       )
     ORDER BY r.thread_id, r.created_at, r.sequence
+), due AS (
+    SELECT n.id, n.thread_id, w.organization_id, n.deployment_id, n.available_at,
+           row_number() OVER (PARTITION BY n.deployment_id ORDER BY n.available_at) AS rank
+    FROM next n
+    JOIN organizations_workspace w ON w.id = n.workspace_id
+    JOIN deployments_deployment d ON d.id = n.deployment_id
+    WHERE n.available_at <= clock_timestamp() AND d.status <> 'UNUSED'
+)
+"""
+
+# Starts as many runs of each deployment as it has free slots, and of these as many of each
+# organization: one run of each of its deployments after the other.
+CLAIM = (
+    _DUE_RUNS.rstrip()  # noqa: S608  (built from constants)
+    + """, within_deployment AS (
+    SELECT due.id, due.organization_id, organization.slots,
+           row_number() OVER (
+               PARTITION BY due.organization_id ORDER BY due.rank, due.available_at
+           ) AS rank
+    FROM due
+    LEFT JOIN unnest(%b::uuid[], %b::int[], %b::int[])
+      AS organization(id, slots, new_deployment_slots) ON organization.id = due.organization_id
+    LEFT JOIN unnest(%b::uuid[], %b::int[]) AS deployment(id, slots)
+      ON deployment.id = due.deployment_id
+    WHERE due.rank <= COALESCE(deployment.slots, organization.new_deployment_slots, %b::int)
+), allowed AS (
+    SELECT id, organization_id FROM within_deployment WHERE rank <= COALESCE(slots, %b::int)
 )
 UPDATE agent_server_agentrun r
 SET status = 'running', attempt = r.attempt + 1, lease_owner = %b,
     lease_expires_at = clock_timestamp() + make_interval(secs => %b::float8),
     started_at = COALESCE(r.started_at, clock_timestamp()), updated_at = clock_timestamp()
-FROM next, agent_server_thread t, deployments_deployment d
-WHERE r.id = next.id AND next.available_at <= clock_timestamp() AND r.status = 'pending'
+FROM allowed, agent_server_thread t, deployments_deployment d
+WHERE r.id = allowed.id AND r.status = 'pending'
   AND t.id = r.thread_id AND d.id = r.deployment_id
-RETURNING r.id, r.attempt, r.thread_id, t.thread_id, r.workspace_id, r.deployment_id,
+RETURNING r.id, r.attempt, r.thread_id, t.thread_id, allowed.organization_id,
+          r.workspace_id, r.deployment_id,
           COALESCE(r.revision_id, t.revision_id, d.active_revision_id),
           r.assistant_id, r.graph_id, r.metadata::text, r.kwargs::text,
-          COALESCE((r.kwargs ->> 'resumable')::boolean, false), t.temporary,
+          r.resumable, t.temporary,
           r.cancel_action, r.crash_count, r.isolation_group_size
 """
+)
 
-# A checkpoint with its channel values and pending writes (graph_host.saver.StoredCheckpoint).
+# After `CLAIM`: the threads whose organization or deployment had no free slot.
+UNCLAIMED = (
+    _DUE_RUNS + "SELECT thread_id, organization_id, deployment_id FROM due ORDER BY rank"  # noqa: S608
+)
+
+# A checkpoint with its channel values and pending writes
+# (graph_host.checkpoint_cache.StoredCheckpoint).
 _CHECKPOINT = """
 SELECT c.thread_id, c.namespace, c.checkpoint_id::text, c.parent_id::text, c.kind, c.blob,
        c.metadata::text, b.channels, b.versions, b.kinds, b.blobs,
@@ -167,7 +203,7 @@ NEWEST_CHECKPOINT = (
 )
 
 LIST_CHECKPOINTS = (
-    _CHECKPOINT.format(  # noqa: S608  (our own words)
+    _CHECKPOINT.format(  # noqa: S608  (built from constants)
         source="""(
     SELECT * FROM agent_server_checkpoint
     WHERE thread_id = %b AND (%b::text IS NULL OR namespace = %b)
@@ -180,14 +216,14 @@ LIST_CHECKPOINTS = (
 )
 
 RENEW = """
-WITH mine AS (
+WITH owned AS (
     SELECT id FROM agent_server_agentrun
     WHERE id = ANY(%b::uuid[]) AND lease_owner = %b AND status = 'running'
     ORDER BY id FOR NO KEY UPDATE
 )
 UPDATE agent_server_agentrun r
 SET lease_expires_at = clock_timestamp() + make_interval(secs => %b::float8)
-FROM mine WHERE r.id = mine.id
+FROM owned WHERE r.id = owned.id
 RETURNING r.id, r.attempt, r.cancel_action
 """
 
@@ -201,7 +237,7 @@ RETURNING r.thread_id
 """
 )
 
-# The same for the threads of a repeated batch, without waiting for a lease.
+# Claims of a repeated batch whose answer was lost; undone without waiting for a lease.
 UNDO_UNANSWERED_CLAIMS = (
     UNDO_CLAIM
     + """
@@ -211,12 +247,8 @@ WHERE r.thread_id = ANY(%b::uuid[]) AND r.lease_owner = %b AND r.status = 'runni
 )
 
 # Runs of dead processes of this node, whose lock this process holds.
-INHERITED = (
-    RETURN_LOST
-    + """
-WHERE r.status = 'running' AND starts_with(r.lease_owner, %b) AND r.lease_owner <> %b
-RETURNING r.thread_id
-"""
+INHERITED = return_lost(
+    "r.status = 'running' AND starts_with(r.lease_owner, %b) AND r.lease_owner <> %b"
 )
 
 # Seconds until the next run is due, and the threads of runs that became due recently. Runs that
@@ -232,10 +264,33 @@ WHERE status = 'pending' AND available_at <= clock_timestamp() AND available_at 
 ORDER BY available_at LIMIT 1000
 """
 
-# Those of the given runs that have not ended; a rolled back run has ended.
+# The given runs that have not ended; a rolled back run has ended.
 STILL_OPEN = """
 SELECT id FROM agent_server_agentrun
 WHERE id = ANY(%b::uuid[]) AND status IN ('pending', 'running')
+"""
+
+# The active revisions of the most recently used or deployed deployments.
+# Parameters: maximum age in days, maximum number.
+SERVING_REVISIONS = """
+SELECT d.active_revision_id, d.id, d.workspace_id
+FROM deployments_deployment d
+LEFT JOIN LATERAL (
+    SELECT r.created_at FROM agent_server_agentrun r
+    WHERE r.workspace_id = d.workspace_id AND r.deployment_id = d.id
+    ORDER BY r.created_at DESC LIMIT 1
+) newest ON true
+WHERE d.active_revision_id IS NOT NULL AND d.deleted_at IS NULL AND d.status <> 'UNUSED'
+  AND greatest(newest.created_at, d.updated_at) > now() - make_interval(days => %b::int)
+ORDER BY greatest(newest.created_at, d.updated_at) DESC
+LIMIT %b::int
+"""
+
+# The generation that hosts of these revisions must have; no row if they must have none.
+HOST_GENERATIONS = """
+SELECT r.id, d.host_generation
+FROM deployments_revision r JOIN deployments_deployment d ON d.id = r.deployment_id
+WHERE r.id = ANY(%b::uuid[]) AND d.deleted_at IS NULL AND d.status <> 'UNUSED'
 """
 
 CANCEL_ACTION = """
@@ -272,7 +327,7 @@ WHERE s.run_id = p.run_id AND s.position <= p.position
 
 
 def store_stream_chunks(chunks: Sequence[StreamChunk]) -> list[tuple[str, list[list[Any]]]]:
-    """The statements, with parameters, that store these chunks."""
+    """Return the statements, with parameters, that store the chunks."""
     rows = [(*entry.token, entry.position, entry.batches) for entry in chunks]
     statements = [(INSERT_STREAM_CHUNKS, [list(column) for column in zip(*rows, strict=True)])]
     deleted = [(e.token.run_id, e.delete_up_to) for e in chunks if e.delete_up_to is not None]

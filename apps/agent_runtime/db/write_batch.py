@@ -6,8 +6,10 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
+
+from apps.agent_runtime.run_slots import SlotOwner
 
 
 class FencingToken(NamedTuple):
@@ -38,6 +40,7 @@ class ClaimedRun:
     thread: UUID
     """Primary key; `thread_id` is the id that clients and graphs see."""
     thread_id: UUID
+    organization_id: UUID
     workspace_id: UUID
     deployment_id: UUID
     revision_id: UUID | None
@@ -60,6 +63,10 @@ class ClaimedRun:
     def token(self) -> FencingToken:
         return FencingToken(self.run_id, self.attempt)
 
+    @property
+    def slot_owner(self) -> SlotOwner:
+        return SlotOwner(self.organization_id, self.deployment_id)
+
 
 @dataclass(slots=True)
 class CheckpointEntry:
@@ -76,7 +83,7 @@ class CheckpointEntry:
     blobs: Sequence[tuple[str, str, str, bytes]]
     """`(channel, version, kind, bytes)`"""
     size: int
-    done: asyncio.Future[None] | None = None
+    committed: asyncio.Future[None] | None = None
 
 
 @dataclass(slots=True)
@@ -89,7 +96,7 @@ class TaskWritesEntry:
     rows: Sequence[tuple[str, int, str, str, bytes, str]]
     """`(task id, index, channel, kind, bytes, task path)`"""
     size: int
-    done: asyncio.Future[None] | None = None
+    committed: asyncio.Future[None] | None = None
 
 
 @dataclass(slots=True)
@@ -102,7 +109,7 @@ class StreamChunk:
     delete_up_to: int | None
     """Delete the run's chunks up to this position: they exceed the limit per run."""
     size: int
-    done: asyncio.Future[None] | None = None
+    committed: asyncio.Future[None] | None = None
 
 
 @dataclass(slots=True)
@@ -124,8 +131,10 @@ class RunEnd:
     """The thread has no further run, so unwritten checkpoints can be dropped."""
     has_webhook: bool = False
     """The run may have a webhook; the SQL statement decides."""
+    is_unreported: bool = False
+    """The host's process ended before it reported the end of the attempt."""
     size: int = 0
-    done: asyncio.Future[None] | None = None
+    committed: asyncio.Future[None] | None = None
 
 
 @dataclass(slots=True)
@@ -134,8 +143,9 @@ class RunRollback:
 
     token: FencingToken
     thread: UUID
+    is_unreported: bool = False
     size: int = 0
-    done: asyncio.Future[None] | None = None
+    committed: asyncio.Future[None] | None = None
 
 
 @dataclass(slots=True)
@@ -149,7 +159,7 @@ class RunRelease:
     delay_seconds: float = 0.0
     """Minimum delay of the next attempt."""
     size: int = 0
-    done: asyncio.Future[None] | None = None
+    committed: asyncio.Future[None] | None = None
 
 
 Entry = CheckpointEntry | TaskWritesEntry | StreamChunk | RunEnd | RunRollback | RunRelease
@@ -189,19 +199,23 @@ class WriteBatch:
 
     def drop_unread_checkpoints(self) -> None:
         """Drop checkpoints of runs that end in this batch as the last run of their thread."""
-        ended = {entry.token for entry in self.run_ends if entry.is_last}
-        if ended:
+        final_tokens = {entry.token for entry in self.run_ends if entry.is_last}
+        if final_tokens:
             self.checkpoints = [
-                entry for entry in self.checkpoints if entry.done or entry.token not in ended
+                entry
+                for entry in self.checkpoints
+                if entry.committed or entry.token not in final_tokens
             ]
             self.task_writes = [
-                entry for entry in self.task_writes if entry.done or entry.token not in ended
+                entry
+                for entry in self.task_writes
+                if entry.committed or entry.token not in final_tokens
             ]
 
     @property
     def entries(self) -> list[Entry]:
-        written: list[Entry] = [*self.checkpoints, *self.task_writes, *self.stream_chunks]
-        return [*written, *self.run_ends, *self.rollbacks, *self.releases]
+        entries: list[Entry] = [*self.checkpoints, *self.task_writes, *self.stream_chunks]
+        return [*entries, *self.run_ends, *self.rollbacks, *self.releases]
 
     @property
     def tokens(self) -> list[FencingToken]:
@@ -209,54 +223,18 @@ class WriteBatch:
         return sorted({entry.token for entry in self.entries})
 
     @property
+    def unreported(self) -> list[FencingToken]:
+        """The tokens of attempts whose hosts may not report the end of their traces."""
+        run_results: list[RunEnd | RunRollback] = [*self.run_ends, *self.rollbacks]
+        tokens = {entry.token for entry in run_results if entry.is_unreported}
+        return sorted(tokens.union(entry.token for entry in self.releases))
+
+    @property
     def threads(self) -> list[UUID]:
         """All threads whose status may change, in lock order."""
-        ended: list[RunEnd | RunRollback] = [*self.run_ends, *self.rollbacks]
-        return sorted(self.claims.union(entry.thread for entry in ended))
+        run_results: list[RunEnd | RunRollback] = [*self.run_ends, *self.rollbacks]
+        return sorted(self.claims.union(entry.thread for entry in run_results))
 
     def __bool__(self) -> bool:
-        written = self.checkpoints or self.task_writes or self.stream_chunks
-        return bool(self.claims or written or self.run_ends or self.rollbacks or self.releases)
-
-
-def checkpoint_to_frame(row: Sequence[Any]) -> list[Any]:
-    """Convert a row of a checkpoint query to the list that a frame carries."""
-    (
-        _,
-        namespace,
-        id_,
-        parent_id,
-        kind,
-        blob,
-        metadata,
-        channels,
-        versions,
-        kinds,
-        blobs,
-        tasks,
-        indexes,
-        write_channels,
-        write_kinds,
-        write_blobs,
-        paths,
-    ) = row
-    return [
-        namespace,
-        id_,
-        parent_id,
-        kind,
-        blob,
-        metadata.encode(),
-        list(zip(channels or (), versions or (), kinds or (), blobs or (), strict=True)),
-        list(
-            zip(
-                tasks or (),
-                indexes or (),
-                write_channels or (),
-                write_kinds or (),
-                write_blobs or (),
-                paths or (),
-                strict=True,
-            )
-        ),
-    ]
+        entries = self.checkpoints or self.task_writes or self.stream_chunks
+        return bool(self.claims or entries or self.run_ends or self.rollbacks or self.releases)

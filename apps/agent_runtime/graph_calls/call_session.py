@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from apps.agent_runtime.db.checkpoint_reader import CheckpointReader
-from apps.agent_runtime.db.run_store import READ_ONLY, RunStore, store_owner
+from apps.agent_runtime.db.store_operations import READ_ONLY, StoreExecutor, store_owner
 from apps.agent_runtime.hosts.graph_host import GraphHost
 from apps.agent_runtime.hosts.launch import RevisionRef
-from apps.core.json import dumps
-from apps.graph_host.wire import Frame
+from apps.agent_runtime.hosts.request_tasks import RequestTasks
+from apps.core.json import dumps, loads_small
+from apps.graph_host.wire import MALFORMED, Frame, as_bytes
 
 
 class GraphCall(NamedTuple):
@@ -39,14 +40,14 @@ class CallSession:
     """One read-only call while its host executes it."""
 
     def __init__(
-        self, host: GraphHost, call: GraphCall, checkpoints: CheckpointReader, store: RunStore
+        self, host: GraphHost, call: GraphCall, checkpoints: CheckpointReader, store: StoreExecutor
     ) -> None:
         self._host = host
         self._call = call
         self._checkpoints = checkpoints
         self._store = store
         self._result: asyncio.Future[CallResult] = asyncio.get_running_loop().create_future()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._requests = RequestTasks()
 
     async def execute(self, seconds: float) -> CallResult:
         """Send the call and wait for its result. Raises `TimeoutError`."""
@@ -63,7 +64,8 @@ class CallSession:
         kind, _, number, *fields = frame
         try:
             if kind == "result":
-                self._set_result(CallResult(bool(fields[0]), bytes(fields[1])))
+                succeeded, body = bool(fields[0]), as_bytes(fields[1])
+                self._set_result(CallResult(succeeded, body if succeeded else _check_error(body)))
             elif kind in ("get", "list"):
                 self._read_checkpoints(kind, number, fields)
             elif kind == "store":
@@ -78,8 +80,12 @@ class CallSession:
                 )
             elif number:
                 self._answer(number, False, READ_ONLY)
-        except (ValueError, TypeError, AttributeError, LookupError) as error:
-            self._answer(number, False, f"malformed `{kind}`: {error}")
+        except MALFORMED as error:
+            message = f"malformed `{kind}`: {error}"
+            if kind == "result":
+                self._set_result(CallResult(False, error_body("GraphHostError", message)))
+            else:
+                self._answer(number, False, message)
 
     def on_host_exit(self, reason: str) -> None:
         self._set_result(CallResult(False, error_body("GraphHostDied", reason)))
@@ -96,15 +102,15 @@ class CallSession:
         self._spawn(self._read_and_answer(number, read(self._call.thread, *filters)))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._requests.spawn(work, self._host)
 
     async def _read_and_answer(self, number: int, read: Coroutine[Any, Any, Any]) -> None:
         try:
             self._answer(number, True, await read)
-        except Exception as error:  # noqa: BLE001  (without an answer the host would wait for ever)
-            self._answer(number, False, f"The platform could not read it: {type(error).__name__}")
+        except Exception as error:  # noqa: BLE001  (without an answer the host would wait forever)
+            self._answer(
+                number, False, f"The platform could not read the checkpoint: {type(error).__name__}"
+            )
 
     def _answer(self, number: int, succeeded: bool, value: Any) -> None:  # noqa: FBT001  (a frame's field)
         try:
@@ -113,6 +119,12 @@ class CallSession:
             self._host.link.send(("answer", number, False, str(error)))
 
 
+def _check_error(body: bytes) -> bytes:
+    """Return the body of a failed call as the platform reads it."""
+    reason = loads_small(body)
+    return error_body(str(reason["error"]), str(reason["message"]))
+
+
 def error_body(name: str, message: str) -> bytes:
-    """The JSON body of a failed call."""
+    """Return the JSON body of a failed call."""
     return dumps({"error": name, "message": message})

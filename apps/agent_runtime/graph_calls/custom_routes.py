@@ -72,6 +72,7 @@ class CustomRouteSession:
         self._host = host
         self._counter = counter
         self._unacknowledged_bytes = 0
+        self._expected_credits = 1
         self._counter[host.revision.revision_id] += 1
         self._tunnel = tunnels.open(
             id_, request["channel"], self._on_web_message, self._on_web_closed
@@ -87,14 +88,22 @@ class CustomRouteSession:
             return
         value = fields[0] if fields else None
         if kind == "web":
-            self._unacknowledged_bytes += _size(value)
+            self._unacknowledged_bytes += _message_size(value)
             if self._unacknowledged_bytes > WINDOW_BYTES + _WINDOW_TOLERANCE_BYTES:
-                self._host.link.send(("web", self._key, {"type": "gone"}))
-                self.on_host_exit("The custom route exceeded its flow-control window.")
+                self._reject("The custom route exceeded its flow-control window.")
+                return
+        elif kind == "more":
+            self._expected_credits -= 1
+            if self._expected_credits < 0:
+                self._reject("The custom route acknowledged messages that it did not receive.")
                 return
         self._tunnel.send(kind, value)
         if kind == "over":
             self._close()
+
+    def _reject(self, reason: str) -> None:
+        self._host.link.send(("web", self._key, {"type": "gone"}))
+        self.on_host_exit(reason)
 
     def on_host_exit(self, reason: str) -> None:
         self._tunnel.send("over", reason[:500])
@@ -107,6 +116,8 @@ class CustomRouteSession:
             return
         if kind == "more":
             self._unacknowledged_bytes -= int(value)
+        else:
+            self._expected_credits += 1
         self._host.link.send((kind, self._key, value))
 
     def _on_web_closed(self) -> None:
@@ -122,8 +133,8 @@ class CustomRouteSession:
             del self._counter[revision_id]
 
 
-def _size(message: Any) -> int:
-    """Size of a message for flow control; web and host count in the same way."""
+def _message_size(message: Any) -> int:
+    """Return the bytes that flow control counts for a message, as web process and host do."""
     if not isinstance(message, dict):
         return MAX_MESSAGE_BYTES
     parts = (message.get(name) for name in ("body", "bytes", "text"))

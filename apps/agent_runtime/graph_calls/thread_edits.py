@@ -23,7 +23,7 @@ import psycopg
 from apps.agent_runtime.db import edit_statements as statements
 from apps.agent_runtime.db.checkpoint_reader import CheckpointReader
 from apps.agent_runtime.db.connection_pool import TRANSIENT, ConnectionPool, retry_transient
-from apps.agent_runtime.db.run_store import RunStore
+from apps.agent_runtime.db.store_operations import StoreExecutor
 from apps.agent_runtime.db.write_batch import STATE_UNKNOWN
 from apps.agent_runtime.graph_calls.call_session import (
     CallResult,
@@ -35,14 +35,16 @@ from apps.agent_runtime.hosts.graph_host import GraphHost
 from apps.agent_server.messaging.messages import EDIT_REFUSED, THREAD_BUSY, THREAD_GONE
 from apps.agent_server.messaging.redis_connection import RedisConnection, RedisLost
 from apps.agent_server.streaming import streams
-from apps.core.json import dumps, loads, storable
-from apps.graph_host.wire import Frame
+from apps.core.json import dumps, loads_small, storable
+from apps.graph_host.wire import MALFORMED, Frame, as_bytes
 
 logger = logging.getLogger(__name__)
 
 METHODS = frozenset({"update_state", "supersteps", "mirror"})
 MAX_ATTEMPTS = 6
 MAX_EDIT_BYTES = 256 * 1024 * 1024
+ROW_BYTES = 1024
+"""Memory that a checkpoint or write takes besides its value."""
 
 
 class EditFence(NamedTuple):
@@ -62,7 +64,7 @@ class ThreadEditor:
         self,
         pool: ConnectionPool,
         checkpoints: CheckpointReader,
-        store: RunStore,
+        store: StoreExecutor,
         redis: RedisConnection,
     ) -> None:
         self._pool = pool
@@ -91,7 +93,7 @@ class ThreadEditor:
         loop = asyncio.get_running_loop()
         for _ in range(MAX_ATTEMPTS):
             remaining = deadline - loop.time()
-            rows = await self._pool.rows(
+            rows = await self._pool.fetch_rows(
                 statements.READ_FENCE, [remaining, call.thread, call.thread_id]
             )
             if not rows:
@@ -109,13 +111,15 @@ class ThreadEditor:
                     await session.notify_readers(self._redis)
                     return result
             except TRANSIENT:
-                message = "The platform could not store it now."
+                message = "The platform cannot reach its database now. Retry the edit."
                 return CallResult(False, error_body("DatabaseAway", message))
             except psycopg.DataError as error:
-                return CallResult(False, error_body(EDIT_REFUSED, f"It cannot be stored: {error}"))
+                return CallResult(
+                    False, error_body(EDIT_REFUSED, f"The edit cannot be stored: {error}")
+                )
             except psycopg.Error:
                 logger.exception("Storing an edit failed.")
-                message = "The platform could not store it."
+                message = "The platform could not store the edit."
                 return CallResult(False, error_body("DatabaseError", message))
         return CallResult(False, error_body(THREAD_BUSY, "The thread is busy."))
 
@@ -124,7 +128,7 @@ class EditSession(CallSession):
     """One attempt of an edit while its host executes it."""
 
     def __init__(
-        self, host: GraphHost, call: GraphCall, checkpoints: CheckpointReader, store: RunStore
+        self, host: GraphHost, call: GraphCall, checkpoints: CheckpointReader, store: StoreExecutor
     ) -> None:
         super().__init__(host, call, checkpoints, store)
         self._checkpoint_rows: list[tuple[Any, ...]] = []
@@ -146,7 +150,7 @@ class EditSession(CallSession):
                 self._on_result(*fields)
             else:
                 super().on_frame(frame)
-        except (ValueError, TypeError, AttributeError, LookupError) as error:
+        except MALFORMED as error:
             # The host runs untrusted code, so a malformed frame fails its own edit only.
             self._refuse(f"malformed `{kind}`: {error}")
 
@@ -167,10 +171,10 @@ class EditSession(CallSession):
     ) -> None:
         self._require_own_thread(thread_id)
         parent = UUID(parent_id) if parent_id else None
-        described = storable(bytes(metadata)).decode()
-        row = (str(namespace), UUID(id_), parent, str(kind), bytes(blob), described)
+        metadata_json = storable(as_bytes(metadata)).decode()
+        row = (str(namespace), UUID(id_), parent, str(kind), as_bytes(blob), metadata_json)
         self._checkpoint_rows.append((*row, dumps(dict(versions)).decode()))
-        rows = [(str(namespace), str(c), str(v), str(k), bytes(b)) for c, v, k, b in blobs]
+        rows = [(str(namespace), str(c), str(v), str(k), as_bytes(b)) for c, v, k, b in blobs]
         self._blobs += rows
         self._count_bytes(len(blob) + len(metadata) + sum(len(row[-1]) for row in rows))
 
@@ -179,7 +183,7 @@ class EditSession(CallSession):
         for task, index, channel, kind, blob, path in rows:
             key = (str(namespace), UUID(id_), str(task), str(path), int(index))
             if index < 0 or key not in self._writes:
-                self._writes[key] = (*key, str(channel), str(kind), bytes(blob))
+                self._writes[key] = (*key, str(channel), str(kind), as_bytes(blob))
             self._count_bytes(len(blob))
 
     def _require_own_thread(self, thread_id: Any) -> None:
@@ -187,7 +191,7 @@ class EditSession(CallSession):
             raise ValueError("An edit may change its own thread only.")
 
     def _count_bytes(self, size: int) -> None:
-        self._bytes += size
+        self._bytes += size + ROW_BYTES
         if self._bytes > MAX_EDIT_BYTES:
             raise ValueError(f"The edit writes more than {MAX_EDIT_BYTES} bytes.")
 
@@ -198,15 +202,15 @@ class EditSession(CallSession):
             )
             return
         if mirror is not None:
-            values = storable(bytes(mirror["values"]))
-            state = b'{"values":' + values + b"," + storable(bytes(mirror["state"]))[1:]
+            values = as_bytes(mirror["values"])
+            state = b'{"values":' + values + b"," + as_bytes(mirror["state"])[1:]
             self._thread_row = [
                 "interrupted" if mirror["unfinished"] else "idle",
                 values.decode(),
                 state.decode(),
-                storable(bytes(mirror["interrupts"])).decode(),
+                as_bytes(mirror["interrupts"]).decode(),
             ]
-        self._set_result(CallResult(True, storable(bytes(body))))
+        self._set_result(CallResult(True, as_bytes(body)))
 
     # Commit
 
@@ -220,8 +224,8 @@ class EditSession(CallSession):
                 return await connection.execute(statement, parameters, prepare=True, binary=True)
 
             expected = [fence.runs_received, fence.edits, fence.deadline]
-            held = await run(statements.LOCK_UNCHANGED_THREAD, thread, *expected)
-            if await held.fetchone() is None:
+            locked_thread = await run(statements.LOCK_UNCHANGED_THREAD, thread, *expected)
+            if await locked_thread.fetchone() is None:
                 # An earlier try may have committed although its answer was lost.
                 committed = await run(statements.FIND_CHECKPOINTS, thread, own_ids)
                 return bool(own_ids) and await committed.fetchone() is not None
@@ -238,7 +242,7 @@ class EditSession(CallSession):
         """Publish the new state to readers of the thread's stream; best effort."""
         thread, state = self._call.thread, self._thread_row[2]
         if thread is not None and state != STATE_UNKNOWN:
-            notice = streams.state_updated(thread, state.encode())
+            notice = streams.publish_state_updated(thread, state.encode())
             with contextlib.suppress(RedisLost, hiredis.ReplyError):
                 await redis.run(notice)
 
@@ -249,8 +253,8 @@ def _columns(rows: list[tuple[Any, ...]]) -> list[list[Any]]:
 
 
 def _error_message(body: bytes) -> str:
-    """The graph's error for the caller, without the class name where it adds nothing."""
-    error = loads(body)
+    """Return the graph's error message; its class name is omitted if it adds nothing."""
+    error = loads_small(body)
     name, message = str(error["error"]), str(error["message"])
     return message if name in _SELF_EXPLANATORY else f"{name}: {message}"
 

@@ -7,19 +7,27 @@ import itertools
 import logging
 import os
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 from uuid import UUID
 
-from apps.agent_runtime.hosts.launch import LaunchedHost, Launcher, RevisionRef
+from django.conf import settings
+
+from apps.agent_runtime.db.write_batch import FencingToken
+from apps.agent_runtime.hosts.launch import Launcher, RevisionRef, StartingHost
 from apps.agent_runtime.hosts.loopback_calls import LoadAsgiApp, LoopbackCalls
+from apps.agent_server.run_state_sql import TRACE_DELAY_SECONDS
 from apps.graph_host import wire
 from apps.graph_host.wire import Frame, Link
 
 logger = logging.getLogger(__name__)
 
-START_TIMEOUT_SECONDS = 60
 EXIT_TIMEOUT_SECONDS = 5
+MAX_UNSENT_BYTES = 512 * 1024 * 1024
+"""A host that leaves more unread is killed, because it would fill the worker's memory."""
+RETIRE_SECONDS = 2.0
+"""Time that a host gets to send its traces before its exit."""
+MAX_ENDED_RUNS = 1_000
 FAILURE_CACHE_SECONDS = 2.0
 """Time during which a permanent start failure of a revision is reported again without a retry."""
 _OUTPUT_READ_BYTES = 64 * 1024
@@ -48,6 +56,8 @@ class HostSession(Protocol):
 
 
 LogSink = Callable[[RevisionRef, list[str]], None]
+UnreportedSink = Callable[[Sequence[FencingToken]], None]
+"""Takes the runs whose traces a host may not have sent completely before its process ended."""
 
 
 class GraphHost:
@@ -56,26 +66,35 @@ class GraphHost:
     def __init__(
         self,
         revision: RevisionRef,
-        launched: LaunchedHost,
+        launched: StartingHost,
         log: LogSink,
         load_asgi_app: LoadAsgiApp,
+        on_unreported: UnreportedSink,
     ) -> None:
         self.revision = revision
         self.hello: dict[str, Any] = {}
         self.run_seconds: float | None = getattr(launched, "run_seconds", None)
         """Time limit of a run, if the revision sets one."""
+        self.generation: int = getattr(launched, "generation", 0)
+        """The deployment's `host_generation` at the start."""
         self.sessions_at_exit = 0
         """Number of runs and calls that were open when the process exited."""
+        self._ended_runs: deque[tuple[float, FencingToken]] = deque(maxlen=MAX_ENDED_RUNS)
+        self._is_retired = False
         self._process = launched.process
         self._sessions: dict[int, HostSession] = {}
         self._keys = itertools.count(1)
         self._loop = asyncio.get_running_loop()
         self._ready: asyncio.Future[None] = self._loop.create_future()
         self._log = log
+        self._on_unreported = on_unreported
+        self._closed = asyncio.Event()
+        self._violation: str | None = None
+        """The malformed frame or protocol error because of which the link was closed."""
         self._partial_line = b""
         self._is_output_closed = launched.process.stdout is None
         self._last_lines: deque[str] = deque(maxlen=20)
-        self.link = Link(launched.socket, self._on_frame, self._on_close)
+        self.link = Link(launched.socket, self._on_frame, self._on_close, MAX_UNSENT_BYTES)
         self._loopback_calls = LoopbackCalls(self.link, revision.deployment_id, load_asgi_app)
         self._pauses: set[asyncio.Task[None]] = set()
         self._watch_output()
@@ -100,12 +119,13 @@ class GraphHost:
     async def ready(self) -> None:
         """Return when the host has loaded its graphs; raise `HostFailed` if it cannot."""
         try:
-            async with asyncio.timeout(START_TIMEOUT_SECONDS):
+            async with asyncio.timeout(settings.GRAPH_IMPORT_TIMEOUT_SECONDS):
                 await asyncio.shield(self._ready)
         except TimeoutError:
             self.close()
             raise HostFailed(
-                f"The agent's code took longer than {START_TIMEOUT_SECONDS} s to import."
+                "The agent's code took longer than"
+                f" {settings.GRAPH_IMPORT_TIMEOUT_SECONDS} s to import."
             ) from None
 
     def open_session(self, session: HostSession) -> int:
@@ -120,6 +140,18 @@ class GraphHost:
     def close_session(self, key: int) -> None:
         """Drop all further frames of the session."""
         self._sessions.pop(key, None)
+
+    def note_ended_run(self, token: FencingToken) -> None:
+        """Remember a run whose trace may not be sent completely yet."""
+        self._ended_runs.append((self._loop.time(), token))
+
+    @property
+    def unreported_runs(self) -> list[FencingToken]:
+        """Runs that ended so shortly before the process that their traces may be incomplete."""
+        if self._is_retired:
+            return []
+        since = self._loop.time() - TRACE_DELAY_SECONDS
+        return [token for ended_at, token in self._ended_runs if ended_at > since]
 
     def pause_until(self, ready: Callable[[], Awaitable[None]]) -> None:
         """Stop reading frames until `ready()` completes: backpressure to the host."""
@@ -139,6 +171,19 @@ class GraphHost:
         if self._process.poll() is None:
             self._process.kill()
 
+    async def retire(self) -> None:
+        """Let the idle process send its traces and exit; kill it after `RETIRE_SECONDS`."""
+        if self.is_alive:
+            self._is_retired = True
+            self.link.send(("exit", 0))
+            try:
+                async with asyncio.timeout(RETIRE_SECONDS):
+                    await self._closed.wait()
+            except TimeoutError:
+                self._is_retired = False
+        self.close()
+        await self.wait_exited()
+
     async def wait_exited(self) -> None:
         """Wait for process exit and end of output, at most `EXIT_TIMEOUT_SECONDS`."""
         deadline = self._loop.time() + EXIT_TIMEOUT_SECONDS
@@ -151,24 +196,36 @@ class GraphHost:
     # Frames
 
     def _on_frame(self, frame: Frame) -> None:
-        session = self._sessions.get(frame[1]) if len(frame) > 2 else None
-        if session is not None:
-            session.on_frame(frame)
-        elif frame[0] == "loop":
-            self._loopback_calls.on_frame(frame)
-        elif frame[0] == "hello" and not self._ready.done():
-            self.hello = frame[3]
-            if self.hello.get("protocol") != wire.PROTOCOL:
-                message = f"The graph host does not support protocol {wire.PROTOCOL}."
-                self._ready.set_exception(HostFailed(message, is_permanent=True))
-            elif problem := self.hello.get("problem"):
-                self._ready.set_exception(HostFailed(problem, is_permanent=True))
-            else:
-                self._ready.set_result(None)
+        try:
+            session = self._sessions.get(frame[1]) if len(frame) > 2 else None
+            if session is not None:
+                session.on_frame(frame)
+            elif frame[0] == "loop":
+                self._loopback_calls.on_frame(frame)
+            elif frame[0] == "hello" and not self._ready.done():
+                self._on_hello(frame[3])
+        except wire.MALFORMED as error:
+            # The host runs untrusted code. The sessions check the frames of its runs.
+            logger.warning("Graph host %s sent a malformed frame: %s", self.pid, error)
+            self.close()
+
+    def _on_hello(self, hello: dict[str, Any]) -> None:
+        protocol, problem = hello.get("protocol"), hello.get("problem")
+        self.hello = hello
+        if protocol != wire.PROTOCOL:
+            message = f"The graph host does not support protocol {wire.PROTOCOL}."
+            self._ready.set_exception(HostFailed(message, is_permanent=True))
+        elif problem:
+            self._ready.set_exception(HostFailed(str(problem), is_permanent=True))
+        else:
+            self._ready.set_result(None)
 
     def _on_close(self, error: BaseException | None) -> None:
         if self._process.poll() is None:
             self._process.kill()
+        if isinstance(error, wire.MALFORMED):
+            logger.warning("Graph host %s is killed: %s", self.pid, error)
+            self._violation = f"it sent an invalid message to the platform ({error})"
         reason = self._exit_reason()
         if not self._ready.done():
             self._ready.set_exception(HostFailed(f"The agent's process ended. {reason}"))
@@ -180,9 +237,12 @@ class GraphHost:
         self.sessions_at_exit = len(sessions)
         for session in sessions.values():
             session.on_host_exit(reason)
+        if unreported := self.unreported_runs:
+            self._on_unreported(unreported)
+        self._closed.set()
 
     def _exit_reason(self) -> str:
-        limit = getattr(self._process, "stopped_because", None)
+        limit = getattr(self._process, "stopped_because", None) or self._violation
         if limit:
             return f"The agent's process was stopped because {limit}."
         output = "\n".join(self._last_lines)
@@ -238,18 +298,30 @@ class HostPool:
     """The hosts of one worker process, at most `max_hosts` idle or busy ones if possible."""
 
     def __init__(
-        self, launcher: Launcher, max_hosts: int, log: LogSink, load_asgi_app: LoadAsgiApp
+        self,
+        launcher: Launcher,
+        max_hosts: int,
+        log: LogSink,
+        load_asgi_app: LoadAsgiApp,
+        on_unreported: UnreportedSink,
     ) -> None:
         self._launcher = launcher
         self._max_hosts = max_hosts
         self._log = log
         self._load_asgi_app = load_asgi_app
+        self._on_unreported = on_unreported
+        self._retiring: set[asyncio.Task[None]] = set()
         self._hosts: OrderedDict[UUID, GraphHost] = OrderedDict()
         self._starting: dict[UUID, asyncio.Task[GraphHost]] = {}
         self._failed: dict[UUID, tuple[float, HostFailed]] = {}
 
+    def has_running(self, revision_id: UUID) -> bool:
+        """Return whether the revision's host is running; it does not count as used."""
+        host = self._hosts.get(revision_id)
+        return host is not None and host.is_alive
+
     def get_running(self, revision_id: UUID) -> GraphHost | None:
-        """The revision's host if it is running."""
+        """Return the revision's host if it is running."""
         host = self._hosts.get(revision_id)
         if host is None or not host.is_alive:
             return None
@@ -257,7 +329,7 @@ class HostPool:
         return host
 
     async def get(self, revision: RevisionRef) -> GraphHost:
-        """The revision's host, started if necessary. Raises `HostFailed`."""
+        """Return the revision's host; start it if necessary. Raises `HostFailed`."""
         host = self.get_running(revision.revision_id)
         if host is not None:
             return host
@@ -289,14 +361,25 @@ class HostPool:
         loop = asyncio.get_running_loop()
         try:
             launched = await loop.run_in_executor(None, self._launcher, revision.revision_id)
-            host = GraphHost(revision, launched, self._log, self._load_asgi_app)
-            await host.ready()
+            host = GraphHost(
+                revision, launched, self._log, self._load_asgi_app, self._on_unreported
+            )
+            try:
+                await host.ready()
+            except BaseException:
+                host.close()
+                raise
         except HostFailed:
             raise
         except Exception as error:
             logger.exception("Starting the graph host of revision %s failed.", revision.revision_id)
             raise HostFailed(f"The agent's process could not be started: {error}") from error
         return host
+
+    def remove(self, host: GraphHost) -> None:
+        """Forget the host, which the caller ends; the revision's next run starts another one."""
+        if self._hosts.get(host.revision.revision_id) is host:
+            del self._hosts[host.revision.revision_id]
 
     def _evict_idle(self) -> None:
         """Close least recently used idle hosts above the limit; busy hosts stay."""
@@ -308,16 +391,16 @@ class HostPool:
                 return
             if host.is_idle:
                 del self._hosts[revision_id]
-                host.close()
+                task = asyncio.create_task(host.retire())
+                self._retiring.add(task)
+                task.add_done_callback(self._retiring.discard)
 
     @property
     def hosts(self) -> list[GraphHost]:
         return [host for host in self._hosts.values() if host.is_alive]
 
     async def close(self) -> None:
-        """Kill all hosts and wait for their exit."""
+        """Stop all hosts and wait for their exit."""
         await asyncio.gather(*self._starting.values(), return_exceptions=True)
         hosts, self._hosts = list(self._hosts.values()), OrderedDict()
-        for host in hosts:
-            host.close()
-        await asyncio.gather(*(host.wait_exited() for host in hosts))
+        await asyncio.gather(*(host.retire() for host in hosts), *self._retiring)

@@ -11,6 +11,7 @@ from apps.agent_runtime.hosts.launch import RevisionRef
 
 logger = logging.getLogger(__name__)
 
+LEVELS = frozenset(("DEBUG", "WARNING", "ERROR", "CRITICAL"))
 BATCH_SECONDS = 0.5
 MAX_QUEUED_LINES = 5_000
 """Further lines are dropped and counted, so that one agent cannot slow the others down."""
@@ -22,16 +23,15 @@ class HostLogWriter:
     def __init__(self, pool: ConnectionPool) -> None:
         self._pool = pool
         self._lines: dict[RevisionRef, list[str]] = {}
-        self._queued = 0
-        self._dropped = 0
+        self._queued_count = 0
+        self._dropped_count = 0
         self._task: asyncio.Task[None] | None = None
 
     def add(self, revision: RevisionRef, lines: list[str]) -> None:
-        """Queue lines."""
-        if self._queued > MAX_QUEUED_LINES:
-            self._dropped += len(lines)
+        if self._queued_count > MAX_QUEUED_LINES:
+            self._dropped_count += len(lines)
             return
-        self._queued += len(lines)
+        self._queued_count += len(lines)
         self._lines.setdefault(revision, []).extend(lines)
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._write_later())
@@ -44,17 +44,23 @@ class HostLogWriter:
     async def _write_later(self) -> None:
         while self._lines:
             await asyncio.sleep(BATCH_SECONDS)
-            lines, self._lines, self._queued = self._lines, {}, 0
+            lines, self._lines, self._queued_count = self._lines, {}, 0
             for revision, texts in lines.items():
                 await self._write(revision, texts)
 
     async def _write(self, revision: RevisionRef, texts: list[str]) -> None:
-        if self._dropped:
-            texts.append(f"... {self._dropped} lines dropped: the output is too fast")
-            self._dropped = 0
-        levels = ["INFO"] * len(texts)
+        if self._dropped_count:
+            texts.append(f"... {self._dropped_count} lines dropped: the output is too fast")
+            self._dropped_count = 0
+        levels = [_find_level(text) for text in texts]
         ids = [revision.workspace_id, revision.deployment_id, revision.revision_id]
         try:
-            await self._pool.rows(statements.ADD_LOG_LINES, [*ids, levels, texts])
+            await self._pool.fetch_rows(statements.ADD_LOG_LINES, [*ids, levels, texts])
         except Exception:
             logger.exception("Writing log lines of revision %s failed.", revision.revision_id)
+
+
+def _find_level(text: str) -> str:
+    """Return the level that a line of Python's `logging` or of the graph host begins with."""
+    word = text.partition(":")[0]
+    return word if word in LEVELS else "INFO"

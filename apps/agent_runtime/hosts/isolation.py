@@ -1,7 +1,7 @@
 """Isolated hosts for runs whose graph host crashed while it executed several runs.
 
 It is unknown which run crashed the host. The runs are retried in groups that shrink with every
-crash, each group on a host of its own, until the faulty run is alone on its host. The other runs
+crash, each group on its own host, until the faulty run is alone on its host. The other runs
 lose no attempt. A run that crashed its host while alone stays alone.
 """
 
@@ -23,7 +23,7 @@ MAX_ISOLATED_HOSTS = 8
 
 
 def next_group_size(run_count: int) -> int:
-    """Group size for the retry of runs that shared a crashed host."""
+    """Return the group size for the retry of runs that shared a crashed host."""
     return max(1, -(-run_count // GROUPS_PER_CRASH))
 
 
@@ -89,7 +89,7 @@ class IsolatedHostPool:
         self._changed.set()
 
     async def close(self) -> None:
-        """Kill all hosts and wait for their exit."""
+        """Stop all hosts and wait for their exit."""
         await asyncio.gather(
             *self._closing, *[_close(isolated.host) for isolated in self._isolated_hosts]
         )
@@ -113,8 +113,7 @@ async def _close(starting: asyncio.Task[GraphHost]) -> None:
     """Close the host as soon as it has started, and wait for its exit."""
     with contextlib.suppress(HostFailed, asyncio.CancelledError):
         host = await asyncio.shield(starting)
-        host.close()
-        await host.wait_exited()
+        await host.retire()
 
 
 def _retrieve_exception(host: asyncio.Task[GraphHost]) -> None:

@@ -20,7 +20,7 @@ from apps.agent_server.auth import loopback
 from apps.agent_server.web.tunnels import WINDOW_BYTES, FlowControlWindow
 from apps.core.sync_bridge import in_thread
 from apps.deployments.models import Deployment
-from apps.graph_host.wire import Frame, Link
+from apps.graph_host.wire import MALFORMED, Frame, Link, as_bytes
 
 LoadAsgiApp = Callable[[], Callable[[Any, Any, Any], Awaitable[None]]]
 """Returns the ASGI application; called at the first request, since the import is expensive."""
@@ -28,6 +28,8 @@ LoadAsgiApp = Callable[[], Callable[[Any, Any, Any], Awaitable[None]]]
 logger = logging.getLogger(__name__)
 
 MAX_OPEN_CALLS = 200
+MESSAGE_BYTES = 16
+"""Counted for each message, so that the number of empty ones is limited."""
 _DROPPED_HEADERS = frozenset(
     (b"host", b"x-api-key", b"authorization", b"cookie", b"x-auth-scheme", b"x-tenant-id")
 )
@@ -48,7 +50,7 @@ class LoopbackCalls:
         try:
             _, _, number, kind, value = frame
             self._dispatch(int(number), kind, value)
-        except (ValueError, TypeError, AttributeError, LookupError) as error:
+        except MALFORMED as error:
             logger.info("Discarding a malformed `loop` frame: %s", error)
 
     def _dispatch(self, number: int, kind: str, value: Any) -> None:
@@ -67,8 +69,8 @@ class LoopbackCalls:
         for call in list(self._calls.values()):
             call.task.cancel()
 
-    async def slug(self) -> str:
-        """The slug of the host's deployment."""
+    async def get_slug(self) -> str:
+        """Return the slug of the host's deployment."""
         if self._slug is None:
             self._slug = await in_thread(_find_slug, self.deployment_id)
         return self._slug
@@ -84,25 +86,31 @@ class LoopbackCall:
         self._messages: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self._window = FlowControlWindow()
         self._queued_bytes = 0
+        self._is_gone = False
         self.task = asyncio.get_running_loop().create_task(self._run(request))
 
     def on_message(self, kind: str, value: Any) -> None:
         if kind == "more":
             self._window.release(int(value))
-        elif kind == "gone":
+        elif kind == "gone" and not self._is_gone:
+            self._is_gone = True
             self._window.close()
             self._messages.put_nowait({"type": "http.disconnect"})
         elif kind == "web":
-            body, more = bytes(value.get("body") or b""), bool(value.get("more_body"))
-            self._queued_bytes += len(body)
+            body, more = as_bytes(value.get("body") or b""), bool(value.get("more_body"))
+            self._queued_bytes += len(body) + MESSAGE_BYTES
             if self._queued_bytes > settings.MAX_BODY_BYTES + WINDOW_BYTES:
-                self.task.cancel()
+                if not self.task.cancelling():
+                    self.task.cancel()
+                    message = "The request body is too large."
+                    self._link.send(("loop", self._number, "over", message))
+                return
             self._messages.put_nowait({"type": "http.request", "body": body, "more_body": more})
 
     async def _run(self, request: dict[str, Any]) -> None:
         reason = None
         try:
-            scope = _scope(await self._calls.slug(), self._calls.deployment_id, request)
+            scope = _scope(await self._calls.get_slug(), self._calls.deployment_id, request)
             application = self._calls.load_asgi_app()
             await application(scope, self._messages.get, self._send)
         except ConnectionError:
@@ -126,13 +134,13 @@ def _serializable(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _scope(slug: str, deployment_id: UUID, request: dict[str, Any]) -> dict[str, Any]:
-    path = bytes(request["path"])
+    path = as_bytes(request["path"])
     target = f"/agents/{slug}".encode() + path
     headers = [
-        (bytes(name).lower(), bytes(value))
+        (as_bytes(name).lower(), as_bytes(value))
         for name, value in request["headers"]
-        if bytes(name).lower() not in _DROPPED_HEADERS
-        and bytes(name).lower() != loopback.HEADER.lower().encode()
+        if as_bytes(name).lower() not in _DROPPED_HEADERS
+        and as_bytes(name).lower() != loopback.HEADER.lower().encode()
     ]
     hosts = [name for name in settings.ALLOWED_HOSTS if name != "*"]
     host = (hosts[0].lstrip(".") if hosts else "localhost").encode()
@@ -145,7 +153,7 @@ def _scope(slug: str, deployment_id: UUID, request: dict[str, Any]) -> dict[str,
         "scheme": "http",
         "path": unquote_to_bytes(target).decode("utf-8", "replace"),
         "raw_path": target,
-        "query_string": bytes(request["query"]),
+        "query_string": as_bytes(request["query"]),
         "root_path": "",
         "headers": [(b"host", host), *headers, token],
         "client": ("127.0.0.1", 0),

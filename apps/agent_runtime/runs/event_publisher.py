@@ -36,6 +36,7 @@ class EventPublisher:
             run.run_id,
             [("metadata", dumps(metadata))],
             thread=run.thread,
+            deployment=run.deployment_id,
             graph_id=run.graph_id,
             is_first=run.attempt == 1,
             resumable=run.resumable,
@@ -49,7 +50,7 @@ class EventPublisher:
 
     async def wait_writable(self) -> None:
         """Return when the queue of unsent events is below its high-water mark."""
-        await self._stream_writer.below_high_water()
+        await self._stream_writer.wait_writable()
 
     def close_stream(self, run: ClaimedRun, result: RunResult) -> PendingBatch:
         """Prepare the last events of a run; `send` publishes them after the end is committed.

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from apps.agent_runtime.db.group_commit import GroupCommitWriter
 from apps.agent_runtime.db.write_batch import (
+    STATE_UNKNOWN,
     ClaimedRun,
     RollbackRequested,
     RunRelease,
@@ -58,16 +59,16 @@ class RunCompletion:
     async def finish(
         self,
         run: ClaimedRun,
-        done: dict[str, Any],
+        outcome: dict[str, Any],
         *,
         timed_out: bool = False,
         rollback: bool = False,
     ) -> None:
         """Commit the end of a run, or its rollback, then publish the last events."""
         self.pending.add(run.run_id)
-        result = build_result(run, done, timed_out=timed_out)
+        result = build_result(run, outcome, timed_out=timed_out)
         try:
-            if done.get("is_state_unknown") and not rollback:
+            if result.run_end.state is STATE_UNKNOWN and not rollback:
                 await self._read_state(run, result)
             if not rollback:
                 try:
@@ -76,7 +77,8 @@ class RunCompletion:
                 except RollbackRequested:
                     rollback = True
             if rollback:
-                await self._writer.write(RunRollback(run.token, run.thread))
+                is_unreported = result.run_end.is_unreported
+                await self._writer.write(RunRollback(run.token, run.thread, is_unreported))
                 result.run_end.status, result.error_event = "interrupted", None
                 last_events = self._publisher.close_stream(run, result)
         except StaleToken:
@@ -105,14 +107,14 @@ class RunCompletion:
     async def finish_without_start(self, run: ClaimedRun) -> None:
         """End a claimed run without an attempt: it is cancelled, or was lost too often."""
         if run.cancel_action:
-            done: dict[str, Any] = {"status": "cancelled"}
+            outcome: dict[str, Any] = {"status": "cancelled"}
         else:
             message = (
                 f"The process that executed the run was lost in each of {run.crash_count} attempts."
             )
-            done = {"status": "error", "error": {"error": "WorkerLost", "message": message}}
-        done["is_state_unknown"] = run.attempt > 1
-        await self.finish(run, done, rollback=run.cancel_action == "rollback")
+            outcome = {"status": "error", "error": {"error": "WorkerLost", "message": message}}
+        outcome["is_state_unknown"] = run.attempt > 1
+        await self.finish(run, outcome, rollback=run.cancel_action == "rollback")
 
     async def retry_after_host_exit(self, run: ClaimedRun, reason: str, runs_on_host: int) -> None:
         """Retry the run from its last checkpoint, or fail it after `max_attempts` crashes.
@@ -124,7 +126,7 @@ class RunCompletion:
         crash_count = run.crash_count + was_alone
         if crash_count >= self._max_attempts:
             message = f"The agent's process ended in each of {crash_count} attempts. {reason}"
-            await self._fail(run, "GraphHostDied", message)
+            await self._fail(run, "GraphHostDied", message, is_unreported=True)
             return
         logger.warning(
             "The graph host of run %s exited while it executed %s runs: %s",
@@ -149,12 +151,16 @@ class RunCompletion:
             delay_seconds=START_RETRY_SECONDS * crash_count,
         )
 
-    async def _fail(self, run: ClaimedRun, name: str, message: str) -> None:
-        error = {"error": name, "message": message}
-        is_state_unknown = run.attempt > 1
-        await self.finish(
-            run, {"status": "error", "error": error, "is_state_unknown": is_state_unknown}
-        )
+    async def _fail(
+        self, run: ClaimedRun, name: str, message: str, *, is_unreported: bool = False
+    ) -> None:
+        outcome = {
+            "status": "error",
+            "error": {"error": name, "message": message},
+            "is_state_unknown": run.attempt > 1,
+            "is_unreported": is_unreported,
+        }
+        await self.finish(run, outcome)
 
     async def _retry(
         self,

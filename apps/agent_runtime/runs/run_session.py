@@ -12,7 +12,7 @@ from uuid import UUID
 
 from apps.agent_runtime.db.checkpoint_reader import CheckpointReader
 from apps.agent_runtime.db.group_commit import GroupCommitWriter
-from apps.agent_runtime.db.run_store import RunStore, store_owner
+from apps.agent_runtime.db.store_operations import StoreExecutor, store_owner
 from apps.agent_runtime.db.write_batch import (
     CheckpointEntry,
     ClaimedRun,
@@ -23,10 +23,13 @@ from apps.agent_runtime.db.write_batch import (
 )
 from apps.agent_runtime.hosts.graph_host import GraphHost
 from apps.agent_runtime.hosts.isolation import IsolatedHost, IsolatedHostPool
+from apps.agent_runtime.hosts.request_tasks import RequestTasks
 from apps.agent_runtime.runs.event_publisher import EventPublisher
 from apps.agent_runtime.runs.run_completion import RunCompletion
+from apps.agent_runtime.runs.run_result import HOST_FIELDS
+from apps.agent_server.attempt_traces import build_trace_id
 from apps.core.json import dumps, storable
-from apps.graph_host.wire import Frame
+from apps.graph_host.wire import MALFORMED, Frame, as_bytes
 
 logger = logging.getLogger(__name__)
 
@@ -38,12 +41,12 @@ _FOREIGN_THREAD = "A run may read and write its own thread only."
 
 @dataclass(slots=True, frozen=True)
 class SessionServices:
-    """What the sessions of one engine share."""
+    """The parts of an engine that all its sessions use."""
 
     writer: GroupCommitWriter
     publisher: EventPublisher
     checkpoints: CheckpointReader
-    store: RunStore
+    store: StoreExecutor
     completion: RunCompletion
     isolated_hosts: IsolatedHostPool
     on_closed: Callable[[RunSession], None]
@@ -64,7 +67,8 @@ class RunSession:
         self._key = 0
         self._is_over = False
         self._timed_out = False
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._requests = RequestTasks()
+        self._is_drain_requested = False
         self._time_limit: asyncio.TimerHandle | None = None
         self._stop_limit: asyncio.TimerHandle | None = None
         self._is_stopping = False
@@ -86,6 +90,11 @@ class RunSession:
     def is_over(self) -> bool:
         return self._is_over
 
+    @property
+    def host(self) -> GraphHost | None:
+        """The host that executes the run; None before its start."""
+        return self._host
+
     def start(
         self, host: GraphHost, limit_seconds: float, isolated_host: IsolatedHost | None = None
     ) -> None:
@@ -97,6 +106,7 @@ class RunSession:
         start: dict[str, Any] = {
             "run_id": str(run.run_id),
             "attempt": run.attempt,
+            "trace_id": str(build_trace_id(run.run_id, run.attempt)),
             "thread_id": self._thread_id,
             "graph_id": run.graph_id,
             "assistant_id": str(run.assistant_id),
@@ -134,6 +144,7 @@ class RunSession:
     def drain(self) -> None:
         """Ask the host to stop the run before its next step, so that another worker resumes it."""
         if self._host is not None and not self._is_over:
+            self._is_drain_requested = True
             self._host.link.send(("drain", self._key))
 
     def abandon(self, reason: str) -> None:
@@ -176,7 +187,7 @@ class RunSession:
             return
         try:
             handle(number, fields)
-        except (ValueError, TypeError, AttributeError, LookupError) as error:
+        except MALFORMED as error:
             # The host runs untrusted code, so a malformed frame affects its own run only.
             logger.info("Run %s sent a malformed `%s` frame: %s", self.run.run_id, kind, error)
             if number:
@@ -188,13 +199,14 @@ class RunSession:
         runs_on_host = self._host.sessions_at_exit if self._host is not None else 1
         self._close()
         if self._is_stopping:
-            self._spawn(self._finish({"status": "cancelled", "is_state_unknown": True}))
+            outcome = {"status": "cancelled", "is_state_unknown": True, "is_unreported": True}
+            self._spawn(self._finish(outcome))
         else:
             completion = self._services.completion
             self._spawn(completion.retry_after_host_exit(self.run, reason, runs_on_host))
 
     def _on_events(self, _: int, fields: list[Any]) -> None:
-        events = [(str(name), bytes(data)) for name, data in fields[0]]
+        events = [(str(name), as_bytes(data)) for name, data in fields[0]]
         publisher = self._services.publisher
         if not publisher.publish(self.run, events) and self._host is not None:
             self._host.pause_until(publisher.wait_writable)
@@ -202,14 +214,14 @@ class RunSession:
     def _on_put(self, number: int, fields: list[Any]) -> None:
         thread_id, namespace, id_, parent_id, kind, blob, metadata, versions, blobs = fields
         self._require_own_thread(thread_id)
-        rows = [(str(c), str(v), str(k), bytes(b)) for c, v, k, b in blobs]
+        rows = [(str(c), str(v), str(k), as_bytes(b)) for c, v, k, b in blobs]
         entry = CheckpointEntry(
             self.run.token,
             str(namespace),
             UUID(id_),
             UUID(parent_id) if parent_id else None,
             str(kind),
-            bytes(blob),
+            as_bytes(blob),
             storable(metadata).decode(),
             dumps(dict(versions)).decode(),
             rows,
@@ -221,7 +233,7 @@ class RunSession:
         thread_id, namespace, id_, writes = fields
         self._require_own_thread(thread_id)
         rows = [
-            (str(task), int(index), str(channel), str(kind), bytes(blob), str(path))
+            (str(task), int(index), str(channel), str(kind), as_bytes(blob), str(path))
             for task, index, channel, kind, blob, path in writes
         ]
         size = sum(len(row[4]) for row in rows)
@@ -266,7 +278,9 @@ class RunSession:
             self._answer(number, True, await read)
         except Exception as error:
             logger.exception("Reading a checkpoint failed.")
-            self._answer(number, False, f"The platform could not read it: {type(error).__name__}")
+            self._answer(
+                number, False, f"The platform could not read the checkpoint: {type(error).__name__}"
+            )
 
     def _on_thread(self, number: int, _: list[Any]) -> None:
         self._answer(number, False, _FOREIGN_THREAD)
@@ -287,7 +301,13 @@ class RunSession:
             self._services.on_stale(run.token)
 
     def _on_done(self, _: int, fields: list[Any]) -> None:
-        self._end(fields[0])
+        if self._host is not None:
+            self._host.note_ended_run(self.run.token)
+        outcome = {name: value for name, value in fields[0].items() if name in HOST_FIELDS}
+        if outcome.get("status") == "drained" and not self._is_drain_requested:
+            # Otherwise the run would return to the queue forever.
+            raise ValueError("the run was not asked to stop")
+        self._end(outcome)
 
     def _require_own_thread(self, thread_id: Any) -> None:
         if thread_id != self._thread_id:
@@ -307,16 +327,16 @@ class RunSession:
         self._timed_out = True
         self.cancel("timeout")
 
-    def _end(self, done: dict[str, Any]) -> None:
+    def _end(self, outcome: dict[str, Any]) -> None:
         self._close()
-        if done.get("status") == "drained":
+        if outcome.get("status") == "drained":
             self._return_to_queue()
         else:
-            self._spawn(self._finish(done))
+            self._spawn(self._finish(outcome))
 
-    def _finish(self, done: dict[str, Any]) -> Coroutine[Any, Any, None]:
+    def _finish(self, outcome: dict[str, Any]) -> Coroutine[Any, Any, None]:
         return self._services.completion.finish(
-            self.run, done, timed_out=self._timed_out, rollback=self._is_rollback
+            self.run, outcome, timed_out=self._timed_out, rollback=self._is_rollback
         )
 
     def _close(self) -> None:
@@ -331,6 +351,4 @@ class RunSession:
         self._services.on_closed(self)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._requests.spawn(work, self._host)

@@ -1,1 +1,1 @@
-"""Who may enter an agent, and what of it they may see."""
+"""Authentication of an agent's callers, and authorization of their actions."""

@@ -1,9 +1,9 @@
 """Authentication and authorization at an Agent Server.
 
 An agent without custom authentication accepts keys and members of its workspace. An agent with
-`auth` in its langgraph.json decides itself: its code is called once per request with the requested
-resource and action. A platform key then counts only with `X-Auth-Scheme: langsmith`, and a session
-only for members in the console; `disable_studio_auth` disables both.
+`auth` in its langgraph.json makes this decision: its code is called once per request with the
+requested resource and action. A platform key then counts only with `X-Auth-Scheme: langsmith`, and
+a session only for members in the console; `disable_studio_auth` disables both.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from django.db import DatabaseError
+
 from apps.agent_server.auth import loopback, rules
 from apps.agent_server.auth.custom_auth import AuthExchange, user_cache
-from apps.agent_server.errors import NoSuchAgent
+from apps.agent_server.errors import AgentNotReady, AgentStopped, NoSuchAgent
 from apps.agent_server.scope import Action, Resource, Scope, graph_context_for
 from apps.api_keys.authentication import api_key_from_headers
 from apps.api_keys.services import caller_for_key, get_key_info
-from apps.core import errors
-from apps.core import request_context as origins
+from apps.core import errors, request_context
 from apps.core.callers import Caller
 from apps.deployments import routes
 from apps.deployments.langgraph_json.sections import HeaderRules
-from apps.deployments.routes import Route
-from apps.deployments.serving_config import STUDIO_USER
+from apps.deployments.routes import STUDIO_USER, Route
 from apps.organizations.models import User
 from apps.organizations.services import caller_for
-from apps.rate_limits.checks import check_anonymous, check_deployment
+from apps.rate_limits.enforcement import check_anonymous, check_deployment
 
 B = TypeVar("B")
 
@@ -46,17 +46,17 @@ class Admission:
     """None if the agent's own code authenticates the caller."""
     auth_exchange: AuthExchange | None = None
     """Set if the agent has custom authentication."""
-    studio: bool = False
+    is_studio: bool = False
     """Whether a platform member calls an agent that has custom authentication."""
 
     @property
     def route(self) -> Route:
-        """The agent's route. Authenticates the caller, also where no action is authorized."""
+        """The agent's route. Authenticates the caller, even if no action is authorized."""
         self.user()
         return self._route
 
     def count(self, auth_exchange: Callable[[], AuthExchange]) -> None:
-        """Count the request on the deployment's own limit, if it has one.
+        """Count the request towards the deployment's own rate limit, if it has one.
 
         Requests of the agent's own graphs are not counted. A restarted request counts once.
         """
@@ -68,13 +68,13 @@ class Admission:
 
     def user(self) -> dict[str, Any] | None:
         """The user that custom authentication returned; None for agents without it."""
-        if self.studio:
+        if self.is_studio:
             return STUDIO_USER
         if self.auth_exchange is None:
             return None
-        if self._known() is None:
-            self._ask({})
-        return self._known()
+        if self._cached_user() is None:
+            self._call_auth_code({})
+        return self._cached_user()
 
     def resolve_scope(self, resource: Resource, action: Action, **value: Any) -> Scope:
         """Authorize the action and return the scope of its rows. May call the agent's code.
@@ -93,7 +93,7 @@ class Admission:
         before = rules.describe_value(resource, action, body, value)
         question = {"resource": resource, "action": action, "value": before}
         has_rules = self._route.serving.has_auth_rule(resource, action)
-        answer = self._ask(question) if has_rules else {"value": before}
+        answer = self._call_auth_code(question) if has_rules else {"value": before}
         user = self.user()
         after = answer.get("value") or {}
         scope = Scope(
@@ -107,9 +107,9 @@ class Admission:
 
     # Calls of the agent's code
 
-    def _known(self) -> dict[str, Any] | None:
+    def _cached_user(self) -> dict[str, Any] | None:
         """The user, if this request or the cache already has it."""
-        if self.studio:
+        if self.is_studio:
             return STUDIO_USER
         if self.auth_exchange is None:
             return None
@@ -117,10 +117,10 @@ class Admission:
             self.auth_exchange.user = user_cache.get(self._route, self.headers)
         return self.auth_exchange.user
 
-    def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
+    def _call_auth_code(self, question: dict[str, Any]) -> dict[str, Any]:
         """Call the agent's code. The first response also contains the user."""
         assert self.auth_exchange is not None  # noqa: S101
-        user = self._known()
+        user = self._cached_user()
         identity = {"request": self.auth_exchange.facts} if user is None else {"user": user}
         answer = self.auth_exchange.answer(self._route, identity, question)
         if "refused" in answer:
@@ -133,12 +133,12 @@ class Admission:
     def _graph_context(self, user: dict[str, Any] | None) -> dict[str, Any]:
         """The configurable fields that describe the caller to graphs."""
         fields: dict[str, Any] = {}
-        listed = self._route.serving.http.configurable_headers
-        if listed is not None:
+        header_rules = self._route.serving.http.configurable_headers
+        if header_rules is not None:
             fields |= {
                 name.lower(): value
                 for name, value in self.headers.items()
-                if matches_header_rules(name.lower(), listed)
+                if matches_header_rules(name.lower(), header_rules)
                 and name.lower() not in _CREDENTIAL_HEADERS
             }
         if user is not None:
@@ -146,11 +146,11 @@ class Admission:
         return fields
 
 
-def matches_header_rules(name: str, listed: HeaderRules) -> bool:
-    """Whether the rules include a header; `name` is in lower case."""
-    if any(fnmatch.fnmatchcase(name, pattern.lower()) for pattern in listed.excludes):
+def matches_header_rules(name: str, header_rules: HeaderRules) -> bool:
+    """Whether the rules include a header; `name` must be in lower case."""
+    if any(fnmatch.fnmatchcase(name, pattern.lower()) for pattern in header_rules.excludes):
         return False
-    return any(fnmatch.fnmatchcase(name, pattern.lower()) for pattern in listed.includes)
+    return any(fnmatch.fnmatchcase(name, pattern.lower()) for pattern in header_rules.includes)
 
 
 def admit(
@@ -164,17 +164,44 @@ def admit(
 
     `member` returns the user of a browser session and is called only if no key is sent.
     `auth_exchange` returns the request as custom authentication code sees it. Requests without a
-    valid key count on the catch-all rate limit of their address, admitted ones on the deployment's
-    own limit, if any; 429 when a limit is used up.
+    valid key count towards the catch-all rate limit of their address, admitted requests towards
+    the deployment's own limit, if any. Raises 429 when a limit is exceeded.
     """
     try:
         admission = _admit(slug, permission, headers, member, auth_exchange)
     except errors.Unauthenticated:
-        origin = origins.current()
-        check_anonymous((origin and origin.ip) or "")
+        context = request_context.current()
+        check_anonymous((context and context.ip) or "")
         raise
     admission.count(auth_exchange)
     return admission
+
+
+def require_deployed(slug: str) -> None:
+    """Raise unless an agent with this slug has a deployed revision.
+
+    For public endpoints. Health must not depend on the database, so the check is skipped while the
+    database is unavailable.
+    """
+    try:
+        route = routes.find_route(slug)
+    except DatabaseError:
+        return
+    if route is None:
+        raise NoSuchAgent
+    if route.active_revision_id is None:
+        raise AgentNotReady
+    require_running(route)
+
+
+def require_running(route: Route) -> None:
+    """Raise if the deployment is stopped.
+
+    With platform keys, callers are authenticated before this check. Custom authentication code does
+    not run in a stopped deployment, so with it this check comes first.
+    """
+    if route.is_stopped:
+        raise AgentStopped
 
 
 def _admit(
@@ -186,7 +213,7 @@ def _admit(
 ) -> Admission:
     if headers.get(loopback.HEADER):
         return Admission(loopback.route_for_token(headers[loopback.HEADER], slug), headers, None)
-    route = routes.find(slug)
+    route = routes.find_route(slug)
     if route is not None and route.serving.auth is not None:
         return _admit_with_custom_auth(route, permission, headers, member, auth_exchange)
     secret = api_key_from_headers(headers)
@@ -195,6 +222,7 @@ def _admit(
         raise errors.Unauthenticated
     caller, route = _resolve_platform_caller(route, secret, user)
     caller.require(permission)
+    require_running(route)
     return Admission(route, headers, caller)
 
 
@@ -223,8 +251,9 @@ def _admit_with_custom_auth(
     auth_exchange: Callable[[], AuthExchange],
 ) -> Admission:
     """Admit to an agent with custom authentication: its own users, or platform members."""
+    require_running(route)
     caller = _find_studio_caller(route, permission, headers, member)
-    return Admission(route, headers, caller, auth_exchange(), studio=caller is not None)
+    return Admission(route, headers, caller, auth_exchange(), is_studio=caller is not None)
 
 
 def _find_studio_caller(
@@ -233,7 +262,7 @@ def _find_studio_caller(
     headers: Mapping[str, str],
     member: Callable[[], User | None],
 ) -> Caller | None:
-    """The platform member or key that calls as such; None for users of the agent."""
+    """The platform member or key that calls the agent; None for the agent's own users."""
     auth = route.serving.auth
     if auth is None or auth.disable_studio_auth:
         return None

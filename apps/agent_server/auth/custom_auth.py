@@ -2,8 +2,8 @@
 
 The code runs in a graph host for an unknown time, so no thread waits for it. A view or service that
 needs a result raises `AuthPending`. Its caller on the event loop awaits `AuthExchange.resolve` and
-restarts it with the result. Everything before the last call must therefore be repeatable, as
-reading and validating the request is.
+restarts the view, which then gets the result. Everything before the last call must therefore be
+safe to repeat, as reading and validating the request is.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ from uuid import UUID
 from django.conf import settings
 
 from apps.agent_server.auth import loopback
-from apps.agent_server.messaging.calls import acall
+from apps.agent_server.messaging import calls
 from apps.api_keys.services import PREFIX as KEY_PREFIX
 from apps.core import errors
-from apps.core.json import dumps, loads
-from apps.deployments.models import Revision
+from apps.core.json import dumps, loads_exact
 from apps.deployments.routes import Route
 
 AUTH_TIMEOUT_SECONDS = 30
@@ -35,7 +34,10 @@ class AuthPending(errors.Unavailable):
 
 
 class AuthBusy(errors.Unavailable):
-    code, detail = "agent_auth_busy", "The agent's authentication is slower than its callers."
+    code, detail = (
+        "agent_auth_busy",
+        "The agent's authentication code has too many open calls. Retry later.",
+    )
 
 
 class AuthExchange:
@@ -53,7 +55,7 @@ class AuthExchange:
     def answer(
         self, route: Route, identity: Mapping[str, Any], question: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """The response of the agent's code. Raises `AuthPending` if it was not called yet.
+        """The response of the agent's code. Raises `AuthPending` if the code was not called yet.
 
         Raises the error of a failed call, with which the request is answered.
         """
@@ -74,7 +76,7 @@ class AuthExchange:
             return
         (route, key, params), self._open = self._open, None
         try:
-            self._answers[key] = await _ask(route, params)
+            self._answers[key] = await _call_auth_code(route, params)
         except errors.AppError as error:
             self._answers[key] = error
 
@@ -82,25 +84,20 @@ class AuthExchange:
 _open_calls: dict[UUID, int] = {}
 
 
-async def _ask(route: Route, question: dict[str, Any]) -> dict[str, Any]:
+async def _call_auth_code(route: Route, question: dict[str, Any]) -> dict[str, Any]:
     deployment = route.deployment_id
-    busy = _open_calls.get(deployment, 0)
-    if busy >= MAX_CONCURRENT_CALLS:
+    open_calls = _open_calls.get(deployment, 0)
+    if open_calls >= MAX_CONCURRENT_CALLS:
         raise AuthBusy
-    _open_calls[deployment] = busy + 1
-    revision = Revision(
-        pk=route.active_revision_id, deployment_id=deployment, workspace_id=route.workspace_id
-    )
+    _open_calls[deployment] = open_calls + 1
     try:
-        answer: dict[str, Any] = loads(
-            await acall(revision, "", "auth", question, seconds=AUTH_TIMEOUT_SECONDS)
+        answer: dict[str, Any] = loads_exact(
+            await calls.call_graph(route, "", "auth", question, seconds=AUTH_TIMEOUT_SECONDS)
         )
         return answer
     finally:
-        left = _open_calls[deployment] - 1
-        if left:
-            _open_calls[deployment] = left
-        else:
+        _open_calls[deployment] -= 1
+        if not _open_calls[deployment]:
             del _open_calls[deployment]
 
 
@@ -123,7 +120,7 @@ class UserCache:
         key = _cache_key(route, headers)
         if key is None:
             return
-        cache = _cache(route)
+        cache = _cache_settings(route)
         if len(self._users) > 1000:
             self._users.clear()
         users = self._users.setdefault(_revision(route), OrderedDict())
@@ -132,21 +129,18 @@ class UserCache:
         while len(users) > cache.max_size:
             users.popitem(last=False)
 
-    def forget(self) -> None:
-        self._users.clear()
-
 
 user_cache = UserCache()
 
 
-def _cache(route: Route) -> Any:
+def _cache_settings(route: Route) -> Any:
     auth = route.serving.auth
     return None if auth is None else auth.cache
 
 
 def _cache_key(route: Route, headers: Mapping[str, str]) -> tuple[str, ...] | None:
     """None if the deployment has no cache or the request has none of the headers."""
-    cache = _cache(route)
+    cache = _cache_settings(route)
     if cache is None:
         return None
     values = tuple(headers.get(name) or "" for name in cache.cache_keys)
@@ -165,7 +159,7 @@ def describe_request(
     headers: Iterable[tuple[str, str]],
     path_params: Mapping[str, str],
 ) -> dict[str, Any]:
-    """A request as the agent's code receives it, with a path relative to the agent's."""
+    """A request as the agent's code receives it, with a path relative to the agent's address."""
     params = {name: value for name, value in path_params.items() if name != "slug"}
     relative_path = path
     if (slug := path_params.get("slug")) is not None:

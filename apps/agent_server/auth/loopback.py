@@ -31,7 +31,7 @@ def route_for_token(value: str, slug: str) -> Route:
         deployment_id = signing.loads(value, salt=_SALT, max_age=_MAX_AGE_SECONDS)
     except signing.BadSignature:
         raise errors.Unauthenticated from None
-    route = routes.find(slug)
+    route = routes.find_route(slug)
     if route is None or str(route.deployment_id) != deployment_id:
         raise NoSuchAgent
     return route

@@ -20,8 +20,10 @@ class UnsupportedFilter(errors.Forbidden):
 
     code = "auth_filter_refused"
 
-    def __init__(self, why: str) -> None:
-        super().__init__(f"The agent's authorization returned a filter that cannot be used: {why}.")
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"The agent's authorization returned a filter that cannot be used: {reason}."
+        )
 
 
 class DeniedByAgent(errors.AppError):
@@ -51,29 +53,29 @@ def metadata_filter(resource: str, filters: Any) -> str:
     if not isinstance(filters, dict):
         raise UnsupportedFilter("it is not an object")
     if resource == "store":
-        raise UnsupportedFilter("items of the store have no metadata; rewrite value['namespace']")
-    return dumps_text({key: _contained(key, rule) for key, rule in filters.items()})
+        raise UnsupportedFilter("store items have no metadata; change value['namespace'] instead")
+    return dumps_text({key: _containment_operand(key, rule) for key, rule in filters.items()})
 
 
-def _contained(key: str, rule: Any) -> Any:
+def _containment_operand(key: str, rule: Any) -> Any:
     """The operand of PostgreSQL's `@>` that is equivalent to the rule."""
     if not isinstance(rule, dict):
-        return _scalar(key, rule)
+        return _require_scalar(key, rule)
     if len(rule) != 1:
         raise UnsupportedFilter(f"`{key}` must have one operator")
     [(operator, operand)] = rule.items()
     if operator == "$eq":
-        return _scalar(key, operand)
+        return _require_scalar(key, operand)
     if operator == "$contains":
         values = operand if isinstance(operand, list) else [operand]
-        return [_scalar(key, value) for value in values]
+        return [_require_scalar(key, value) for value in values]
     raise UnsupportedFilter(f"`{key}` has the operator `{operator}`; use `$eq` or `$contains`")
 
 
-def _scalar(key: str, value: Any) -> Any:
+def _require_scalar(key: str, value: Any) -> Any:
     if isinstance(value, dict | list):
         raise UnsupportedFilter(
-            f"`{key}` must be compared with a text, a number, a boolean or null"
+            f"`{key}` must be compared with a string, a number, a boolean or null"
         )
     return value
 

@@ -33,7 +33,7 @@ def create_assistant(context: HttpRequestContext, body: NewAssistant) -> Respons
 @endpoints.post(
     "/assistants/search",
     permission=Permission.AGENTS_READ,
-    on_loop=True,
+    runs_on_loop=True,
     response=list[responses.SomeOfAssistant],
 )
 def search_assistants(context: HttpRequestContext, body: AssistantSearch) -> Response:
@@ -54,9 +54,7 @@ def count_assistants(context: HttpRequestContext, body: AssistantCount) -> Respo
 @endpoints.get("/assistants/{assistant_id}", response=responses.Assistant)
 def get_assistant(context: HttpRequestContext, assistant_id: UUID) -> Response:
     """Get an assistant as of its active version."""
-    scope = context.admission.resolve_scope(
-        "assistants", "read", assistant_id=context.path_params["assistant_id"]
-    )
+    scope = context.admission.resolve_scope("assistants", "read", **context.path_params)
     return json_response(assistant_json(assistants.get(scope, assistant_id)))
 
 
@@ -68,9 +66,7 @@ def update_assistant(
 
     `metadata` is merged; `config` and `context` are replaced.
     """
-    scope, body = context.admission.authorize(
-        "assistants", "update", body, assistant_id=context.path_params["assistant_id"]
-    )
+    scope, body = context.admission.authorize("assistants", "update", body, **context.path_params)
     return json_response(assistant_json(assistant_changes.update(scope, assistant_id, body)))
 
 
@@ -82,13 +78,11 @@ def delete_assistant(
 
     `delete_threads` also deletes the threads whose latest run it executed.
     """
-    scope = context.admission.resolve_scope(
-        "assistants", "delete", assistant_id=context.path_params["assistant_id"]
-    )
+    scope = context.admission.resolve_scope("assistants", "delete", **context.path_params)
     threads_scope = None
     if query.delete_threads:
         threads_scope = context.admission.resolve_scope("threads", "delete")
-    assistant_changes.delete(scope, assistant_id, threads_of=threads_scope)
+    assistant_changes.delete(scope, assistant_id, threads_scope=threads_scope)
     return NO_CONTENT
 
 
@@ -99,9 +93,7 @@ def delete_assistant(
 )
 def list_versions(context: HttpRequestContext, assistant_id: UUID, body: VersionSearch) -> Response:
     """List a page of an assistant's versions, newest first."""
-    scope = context.admission.resolve_scope(
-        "assistants", "read", assistant_id=context.path_params["assistant_id"]
-    )
+    scope = context.admission.resolve_scope("assistants", "read", **context.path_params)
     assistant, versions = assistants.list_versions(scope, assistant_id, body)
     return json_response([version_json(assistant, version) for version in versions])
 
@@ -111,8 +103,6 @@ def set_latest_version(
     context: HttpRequestContext, assistant_id: UUID, body: LatestVersion
 ) -> Response:
     """Make one of an assistant's versions the active one."""
-    scope, body = context.admission.authorize(
-        "assistants", "update", body, assistant_id=context.path_params["assistant_id"]
-    )
+    scope, body = context.admission.authorize("assistants", "update", body, **context.path_params)
     assistant = assistant_changes.set_latest(scope, assistant_id, body.version)
     return json_response(assistant_json(assistant))

@@ -12,10 +12,11 @@ from apps.agent_server.endpoints.endpoint import Continuation, EndpointGroup
 from apps.agent_server.endpoints.thread_stream import protocol_events
 from apps.agent_server.protocol.command_handler import BadCommand, CommandHandler
 from apps.agent_server.schemas import responses
-from apps.agent_server.schemas.base import JSONObject, read_json
+from apps.agent_server.schemas.base import JSONObject
+from apps.agent_server.schemas.commands import read_command
 from apps.agent_server.scope import Scope
 from apps.agent_server.services import stream_history
-from apps.agent_server.streaming.hub import hub
+from apps.agent_server.streaming.hub import get_hub
 from apps.agent_server.streaming.streams import BEGINNING
 from apps.agent_server.streaming.thread_reader import CaughtUp, ThreadClosed, ThreadReader
 from apps.agent_server.web.http_context import HttpRequestContext, Response
@@ -40,13 +41,13 @@ class InvalidCommand(Invalid):
     response=responses.CommandAnswer,
 )
 def run_command(context: HttpRequestContext, thread_id: UUID, raw_body: bytes) -> Continuation:
-    """Give a command to a thread; its errors are in the envelope of a 200 response.
+    """Execute a command on a thread; its errors are in the envelope of a 200 response.
 
-    A command checks the permissions for its own action.
+    Each command checks the permissions for its own action.
     """
     scope = context.admission.resolve_scope("threads", "read", **context.path_params)
     try:
-        command = read_json(raw_body)
+        command = read_command(raw_body)
     except Invalid as error:
         raise InvalidCommand(error.detail) from None
     return partial(_answer, scope, thread_id, command)
@@ -78,12 +79,12 @@ def bad_command_envelope(error: BadCommand) -> JSONObject:
 async def _load_tree(scope: Scope, thread_id: UUID, handler: CommandHandler) -> None:
     """Read the stored events of the thread's runs into the handler's tree."""
     try:
-        pk = await in_thread(stream_history.thread_pk, scope, thread_id)
+        pk = await in_thread(stream_history.find_thread_pk, scope, thread_id)
     except NotFound:
         return
     with contextlib.suppress(TimeoutError, ThreadClosed):
-        async with ThreadReader(hub(), scope, pk, BEGINNING) as reader:
+        async with ThreadReader(get_hub(), scope, pk, BEGINNING) as reader:
             async with asyncio.timeout(TREE_TIMEOUT_SECONDS):
                 while not isinstance(item := await reader.next(), CaughtUp):
                     for event in protocol_events(item) if item is not None else ():
-                        handler.tree.take(event)
+                        handler.tree.update(event)

@@ -27,16 +27,15 @@ def create_cron(context: HttpRequestContext, body: NewCron) -> Response:
 @endpoints.post("/threads/{thread_id}/runs/crons", response=responses.Cron)
 def create_thread_cron(context: HttpRequestContext, thread_id: UUID, body: NewCron) -> Response:
     """Start runs on a schedule on this thread."""
-    thread = context.path_params["thread_id"]
-    threads_scope = context.admission.resolve_scope("threads", "create_run", thread_id=thread)
-    scope, body = context.admission.authorize("crons", "create", body, thread_id=thread)
+    threads_scope = context.admission.resolve_scope("threads", "create_run", **context.path_params)
+    scope, body = context.admission.authorize("crons", "create", body, **context.path_params)
     return json_response(cron_json(crons.create_on_thread(scope, threads_scope, thread_id, body)))
 
 
 @endpoints.get("/runs/crons/{cron_id}", response=responses.Cron)
 def get_cron(context: HttpRequestContext, cron_id: UUID) -> Response:
     """Get a cron with the time of its next run."""
-    scope = context.admission.resolve_scope("crons", "read", cron_id=context.path_params["cron_id"])
+    scope = context.admission.resolve_scope("crons", "read", **context.path_params)
     return json_response(cron_json(crons.get(scope, cron_id)))
 
 
@@ -47,7 +46,7 @@ def update_cron(context: HttpRequestContext, cron_id: UUID, raw_body: bytes) -> 
         "crons",
         "update",
         CronChanges.parse(raw_body),
-        cron_id=context.path_params["cron_id"],
+        **context.path_params,
     )
     return json_response(cron_json(crons.update(scope, cron_id, changes)))
 
@@ -55,9 +54,7 @@ def update_cron(context: HttpRequestContext, cron_id: UUID, raw_body: bytes) -> 
 @endpoints.delete("/runs/crons/{cron_id}")
 def delete_cron(context: HttpRequestContext, cron_id: UUID) -> Response:
     """Delete a cron; the runs that it started stay."""
-    scope = context.admission.resolve_scope(
-        "crons", "delete", cron_id=context.path_params["cron_id"]
-    )
+    scope = context.admission.resolve_scope("crons", "delete", **context.path_params)
     crons.delete(scope, cron_id)
     return NO_CONTENT
 

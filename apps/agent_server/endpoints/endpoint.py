@@ -18,14 +18,17 @@ import inspect
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 from uuid import UUID
 
+from apps.agent_server.auth.access import require_deployed
 from apps.agent_server.auth.custom_auth import AuthPending
 from apps.agent_server.errors import InvalidId
 from apps.agent_server.schemas.base import Body, Query
 from apps.agent_server.web.http_context import HttpRequestContext, Response
 from apps.core import errors
+from apps.core.http.body_memory import MemoryOwner, body_memory_budget, caller_share
 from apps.core.http.middleware import as_app_error
 from apps.core.json import dumps
 from apps.core.request_context import RequestContext, enter
@@ -36,6 +39,7 @@ log = logging.getLogger(__name__)
 
 Continuation = Callable[[HttpRequestContext], Awaitable[Response | None]]
 Result = Response | Continuation
+T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Result])
 
 JSON = "application/json"
@@ -55,7 +59,7 @@ class Endpoint:
         tag: str,
         permission: Permission | None = None,
         is_public: bool = False,
-        on_loop: bool = False,
+        runs_on_loop: bool = False,
         invalid_id: Callable[[str], errors.AppError] = InvalidId,
         is_body_optional: bool = False,
         raw_body_model: Any = None,
@@ -68,15 +72,15 @@ class Endpoint:
 
         - `permission` defaults to `agents:read` for GET and `agents:run` for other methods;
           `is_public` admits callers without a key.
-        - `on_loop`: the function only executes prepared statements (`sync_bridge.run_on_loop`).
-        - `invalid_id` is the error of a path parameter that is no UUID.
+        - `runs_on_loop`: the function only executes prepared statements, see `run_on_loop`.
+        - `invalid_id` is the error of a path parameter that is not a UUID.
         - `is_body_optional`: an empty body counts as `{}`.
         - `raw_body_model`, `response`, `status`, `media` and `other_statuses` (successes without
-          a schema) only describe: the model of a `raw_body`, and the response's model, `Any` for
-          any JSON or None for no body.
+          a schema) only document the endpoint: the model of a `raw_body`, and the response's
+          model, `Any` for any JSON or None for no body.
         """
         self.method, self.path, self.function = method, path, function
-        self.tag, self.is_public, self.on_loop = tag, is_public, on_loop
+        self.tag, self.is_public, self.runs_on_loop = tag, is_public, runs_on_loop
         default = Permission.AGENTS_READ if method == "GET" else Permission.AGENTS_RUN
         self.permission = permission or default
         self.response, self.status, self.media = response, status, media
@@ -122,21 +126,38 @@ class Endpoint:
 
     async def _respond(self, context: HttpRequestContext) -> Response | None:
         if self.reads_body:
-            await context.read_body()
+            with body_memory_budget.reserve() as reservation:
+                await context.read_body(reservation, partial(self._authenticate, context))
+                result = await self._run(self._call, context)
+                context.body = b""  # a stream may last for hours
+        else:
+            result = await self._run(self._call, context)
+        return result if isinstance(result, Response) else await result(context)
+
+    async def _authenticate(self, context: HttpRequestContext) -> MemoryOwner:
+        """Admit the sender of a large body; return the organization that the bytes count to."""
+        return caller_share(await self._run(self._admit_sender, context))
+
+    def _admit_sender(self, context: HttpRequestContext) -> UUID:
+        return context.admit(self.permission).route.organization_id
+
+    async def _run(
+        self, function: Callable[[HttpRequestContext], T], context: HttpRequestContext
+    ) -> T:
+        """Call the function, again after each answer of the agent's authentication code."""
         while True:
             try:
-                if self.on_loop:
-                    result = await context.run_service(self._call, context)
-                else:
-                    result = await in_thread(self._call, context)
-                break
+                if self.runs_on_loop:
+                    return await context.run_service(function, context)
+                return await in_thread(function, context)
             except AuthPending:
                 await context.auth_exchange().resolve()
-        return result if isinstance(result, Response) else await result(context)
 
     def _call(self, context: HttpRequestContext) -> Result:
         """Admit the caller, validate path, body and query, and call the function."""
-        if not self.is_public:
+        if self.is_public:
+            require_deployed(context.path_params["slug"])
+        else:
             context.admit(self.permission)
         inputs: dict[str, Any] = {}
         for name in self.id_parameters:

@@ -17,9 +17,10 @@ from apps.agent_server.endpoints.thread_stream import protocol_events, start_pos
 from apps.agent_server.protocol.command_handler import BadCommand, CommandFailed, CommandHandler
 from apps.agent_server.protocol.events import EventFilter
 from apps.agent_server.schemas.base import JSONObject
+from apps.agent_server.schemas.commands import read_command
 from apps.agent_server.scope import Scope
 from apps.agent_server.services import stream_history
-from apps.agent_server.streaming.hub import hub
+from apps.agent_server.streaming.hub import get_hub
 from apps.agent_server.streaming.thread_reader import (
     CaughtUp,
     RunEvents,
@@ -29,9 +30,9 @@ from apps.agent_server.streaming.thread_reader import (
 from apps.agent_server.web.http_context import Headers, HttpRequestContext
 from apps.api_keys import live_reauth
 from apps.api_keys.authentication import api_key_from_headers
-from apps.core.errors import AppError, Forbidden, NotFound
+from apps.core.errors import AppError, Forbidden, Invalid, NotFound
 from apps.core.http.middleware import as_app_error
-from apps.core.json import dumps, loads
+from apps.core.json import dumps
 from apps.core.sync_bridge import in_thread
 from apps.organizations.permissions import Permission
 
@@ -43,7 +44,7 @@ MAX_FRAME_BYTES = 16 * 1024 * 1024
 REPLAY_TIMEOUT_SECONDS = 5.0
 THREAD_POLL_SECONDS = 2.0
 MAX_REPLAYED_EVENTS = 10_000
-"""The most stored events that are counted in the answer to a subscription."""
+"""Maximum number of stored events that the answer to a subscription counts."""
 
 
 def application() -> Callable[[JSONObject, Any, Any], Awaitable[None]]:
@@ -170,10 +171,10 @@ class EventSocket:
     # Commands
 
     async def _receive_command(self, message: JSONObject) -> None:
-        raw = message.get("text") or (message.get("bytes") or b"")
+        raw = message.get("bytes") or (message.get("text") or "").encode()
         try:
-            command = loads(raw) if len(raw) <= MAX_FRAME_BYTES else None
-        except ValueError:
+            command = read_command(raw) if len(raw) <= MAX_FRAME_BYTES else None
+        except Invalid:
             await self._send_envelope(bad_command_envelope(BadCommand("The message is not JSON.")))
             return
         task = asyncio.create_task(self._answer(command))
@@ -234,7 +235,7 @@ class EventSocket:
         try:
             pk = await self._thread_pk(replay)
             async with ThreadReader(
-                hub(), self._caller_scope, pk, start_position(event_filter)
+                get_hub(), self._caller_scope, pk, start_position(event_filter)
             ) as reader:
                 while not isinstance(item := await reader.next(), CaughtUp):
                     replay.texts += self._matching_events(item, event_filter)
@@ -260,7 +261,7 @@ class EventSocket:
         while True:
             try:
                 return await in_thread(
-                    stream_history.thread_pk, self._caller_scope, self._thread_id
+                    stream_history.find_thread_pk, self._caller_scope, self._thread_id
                 )
             except NotFound:
                 replay.is_complete.set()
@@ -274,7 +275,7 @@ class EventSocket:
             return []
         texts = []
         for event in protocol_events(item):
-            self._handler.tree.take(event)
+            self._handler.tree.update(event)
             self._handler.applied_through = max(self._handler.applied_through, event.seq)
             if event_filter.matches(event):
                 texts.append(event.as_json())

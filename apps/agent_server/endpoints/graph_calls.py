@@ -1,4 +1,4 @@
-"""Calls of a graph from the event loop, their errors, and a cache of their answers."""
+"""Errors of graph calls, embeddings by the graph host, and a cache of graph calls on threads."""
 
 from __future__ import annotations
 
@@ -10,37 +10,18 @@ from typing import Any
 from uuid import UUID
 
 from apps.agent_server import errors
-from apps.agent_server.messaging.calls import CallFailed, acall
+from apps.agent_server.messaging import calls
+from apps.agent_server.messaging.calls import CallFailed
 from apps.agent_server.messaging.messages import EDIT_REFUSED, THREAD_BUSY, THREAD_GONE
-from apps.agent_server.models import Thread
 from apps.agent_server.store.statements import Vector, unpack_vector
 from apps.core.errors import Invalid
 from apps.core.json import loads
-from apps.deployments.models import Revision
 from apps.deployments.routes import Route
 
 CACHE_BYTES = 32 * 1024 * 1024
 MAX_ENTRY_BYTES = 1024 * 1024
 # Any other error is the fault of the agent's code or settings; a retry would not help.
 _PLATFORM_ERRORS = frozenset({"HostFailed", "TimeoutError", "RedisError", "GraphHostDied"})
-
-
-async def call_graph(
-    route: Route,
-    graph_id: str,
-    method: str,
-    params: dict[str, Any],
-    *,
-    thread: Thread | None = None,
-    revision_id: UUID | None = None,
-) -> bytes:
-    """Return the graph's answer as JSON."""
-    revision = Revision(
-        pk=revision_id or route.active_revision_id,
-        deployment_id=route.deployment_id,
-        workspace_id=route.workspace_id,
-    )
-    return await acall(revision, graph_id, method, params, thread=thread)
 
 
 @contextlib.asynccontextmanager
@@ -83,7 +64,7 @@ async def embed_query(route: Route, query: str | None) -> Vector | None:
 
 async def _call_embed(route: Route, params: dict[str, Any]) -> Any:
     try:
-        return loads(await call_graph(route, "", "embed", params))
+        return loads(await calls.call_graph(route, "", "embed", params))
     except CallFailed as error:
         if error.name in _PLATFORM_ERRORS:
             raise

@@ -15,7 +15,7 @@ from apps.agent_server.endpoints.endpoint import (
     Result,
     json_response,
 )
-from apps.agent_server.endpoints.graph_calls import call_graph
+from apps.agent_server.messaging import calls
 from apps.agent_server.schemas import responses
 from apps.agent_server.schemas.assistants import GraphQuery, SubgraphsQuery
 from apps.agent_server.schemas.base import JSONObject
@@ -96,6 +96,6 @@ def _call_graph(
     scope: Scope, record: GraphRecord, method: str, params: dict[str, Any]
 ) -> Awaitable[bytes]:
     config = {"config": record.config} if record.config else {}
-    return call_graph(
+    return calls.call_graph(
         scope.route, record.graph.graph_id, method, {**params, **config, "user": scope.user}
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, get_args, get_origin
 
 from django.conf import settings
@@ -17,15 +17,18 @@ from apps.agent_server.schemas.responses import Failure
 from apps.agent_server.web.custom_paths import is_disabled
 from apps.core.json import dumps, loads
 from apps.deployments import routes
-from apps.deployments.serving_config import ServingConfig
+from apps.deployments.routes import ServingConfig
 
 TEMPLATE = "#/components/schemas/{model}"
 TAGS = ["assistants", "threads", "runs", "crons", "store", "system"]
+_CUSTOM_TAG = "application"
+# Starlette's `{name:int}`.
+_CONVERTER = re.compile(r"{(\w+)(?::\w+)?}")
 _SLUG_PLACEHOLDER = b"agent-of-this-address"
 _DESCRIPTION = """\
 Assistants, threads, runs, crons and the store of one deployed agent. Send a key as `X-Api-Key`.
 
-Every failure is `{"detail": ..., "code": ..., "errors": [...]}`. Lists in the query may be given as
+Every error is `{"detail": ..., "code": ..., "errors": [...]}`. Lists in the query may be given as
 repeated keys or as one JSON array. Unknown fields of a body are ignored; null counts as absent.
 """
 
@@ -42,7 +45,7 @@ class OpenAPIDocument:
         if self._json is None:
             self._json = dumps(describe(self._endpoints))
         document = self._json.replace(_SLUG_PLACEHOLDER, slug.encode())
-        route = routes.find(slug)
+        route = routes.find_route(slug)
         if route is None or (route.serving.is_default_http and route.serving.auth is None):
             return document
         return dumps(_customize(loads(document), route.serving))
@@ -54,6 +57,7 @@ def _customize(document: JSONObject, serving: ServingConfig) -> JSONObject:
         for path, operations in document["paths"].items()
         if not is_disabled(serving.http, path)
     }
+    _add_custom_routes(document, serving)
     custom = (serving.auth.openapi if serving.auth is not None else None) or {}
     # SDK users write the keys of OpenAPI at the top level or within `components`.
     schemes = custom.get("securitySchemes") or (custom.get("components") or {}).get(
@@ -64,6 +68,56 @@ def _customize(document: JSONObject, serving: ServingConfig) -> JSONObject:
     if isinstance(custom.get("security"), list):
         document["security"] = custom["security"]
     return document
+
+
+def _add_custom_routes(document: JSONObject, serving: ServingConfig) -> None:
+    """Add the routes of `http.app`, which take precedence, with its own description of them."""
+    described = _describe_custom_routes(serving, document["components"]["schemas"])
+    if not described["paths"]:
+        return
+    document["tags"] = [*document["tags"], {"name": _CUSTOM_TAG}]
+    document["components"]["schemas"] |= described["schemas"]
+    for path, operations in described["paths"].items():
+        document["paths"][path] = document["paths"].get(path, {}) | operations
+
+
+def _describe_custom_routes(serving: ServingConfig, own_schemas: JSONObject) -> JSONObject:
+    """Return `paths` and `schemas`; a schema with the name of another one is renamed."""
+    custom = serving.custom_openapi or {}
+    schemas = (custom.get("components") or {}).get("schemas") or {}
+    text = dumps({"paths": custom.get("paths") or {}, "schemas": schemas}).decode()
+    renamed = {name: f"Application{name}" for name in schemas.keys() & own_schemas.keys()}
+    for name, new_name in renamed.items():
+        text = text.replace(
+            f'"{TEMPLATE.format(model=name)}"', f'"{TEMPLATE.format(model=new_name)}"'
+        )
+    described: JSONObject = loads(text.encode())
+    for name, new_name in renamed.items():
+        described["schemas"][new_name] = described["schemas"].pop(name)
+    for operations in described["paths"].values():
+        for operation in operations.values():
+            if isinstance(operation, dict):
+                operation["tags"] = [_CUSTOM_TAG]
+    for route in serving.custom_routes or ():
+        path = _CONVERTER.sub("{\\1}", route.path)
+        if route.kind == "http" and path not in described["paths"]:
+            described["paths"][path] = _undescribed_operations(path, route.methods)
+    return described
+
+
+def _undescribed_operations(path: str, methods: Collection[str]) -> JSONObject:
+    parameters = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in re.findall(r"{(\w+)}", path)
+    ]
+    operation = {
+        "tags": [_CUSTOM_TAG],
+        "summary": "A route of the agent's application.",
+        "parameters": parameters,
+        "responses": {"default": {"description": "The response of the application."}},
+    }
+    names = sorted(method.lower() for method in methods if method != "HEAD") or ["get"]
+    return dict.fromkeys(names, operation)
 
 
 def describe(endpoints: Iterable[Endpoint]) -> JSONObject:
@@ -136,7 +190,7 @@ def _operation(endpoint: Endpoint, models: _Models) -> JSONObject:
                 for status, reason in endpoint.other_statuses.items()
             },
             "default": {
-                "description": "A failure.",
+                "description": "An error.",
                 "content": {JSON: {"schema": models.schema(Failure, "serialization")}},
             },
         },
@@ -162,9 +216,9 @@ def _body_schema(body: Any, models: _Models) -> JSONObject:
 
 def _response(endpoint: Endpoint, models: _Models) -> JSONObject:
     if endpoint.response is None:
-        return {"description": "Done."}
+        return {"description": "Success."}
     schema = {} if endpoint.response is Any else models.schema(endpoint.response, "serialization")
-    return {"description": "Done.", "content": {endpoint.media: {"schema": schema}}}
+    return {"description": "Success.", "content": {endpoint.media: {"schema": schema}}}
 
 
 def _path_parameters(endpoint: Endpoint) -> list[JSONObject]:

@@ -16,9 +16,9 @@ from apps.agent_server.errors import InvalidIdAtRunCreation
 from apps.agent_server.schemas.runs import JoinQuery, JoinStreamQuery, RunBody
 from apps.agent_server.scope import Action, Scope
 from apps.agent_server.services import cancel_runs, runs
-from apps.agent_server.services.runs import JoinableRun, RunRow
+from apps.agent_server.services.runs import AgentRunRow, JoinableRun
 from apps.agent_server.streaming import sse
-from apps.agent_server.streaming.hub import hub
+from apps.agent_server.streaming.hub import get_hub
 from apps.agent_server.streaming.streams import BEGINNING, END, Event, EventId
 from apps.agent_server.streaming.subscription import Subscription
 from apps.agent_server.web.http_context import JSON, Header, HttpRequestContext
@@ -32,7 +32,7 @@ class CreatedRun:
     """A run that was created for a client who waits for its events or its result."""
 
     scope: Scope
-    run: RunRow
+    run: AgentRunRow
     body: RunBody
 
     @property
@@ -62,7 +62,7 @@ def _create_stateless(context: HttpRequestContext, body: RunBody) -> CreatedRun:
 
 @endpoints.post(
     "/threads/{thread_id}/runs/stream",
-    on_loop=True,
+    runs_on_loop=True,
     invalid_id=InvalidIdAtRunCreation,
     response=Any,
     media=EVENT_STREAM,
@@ -73,7 +73,7 @@ def stream_run(context: HttpRequestContext, thread_id: UUID, body: RunBody) -> C
     return partial(_stream_created_run, created, created.path)
 
 
-@endpoints.post("/runs/stream", on_loop=True, response=Any, media=EVENT_STREAM)
+@endpoints.post("/runs/stream", runs_on_loop=True, response=Any, media=EVENT_STREAM)
 def stream_stateless_run(context: HttpRequestContext, body: RunBody) -> Continuation:
     """Start a run on its own thread and stream its events."""
     created = _create_stateless(context, body)
@@ -99,7 +99,7 @@ async def _stream_created_run(created: CreatedRun, path: str, context: HttpReque
 
 @endpoints.post(
     "/threads/{thread_id}/runs/wait",
-    on_loop=True,
+    runs_on_loop=True,
     invalid_id=InvalidIdAtRunCreation,
     response=Any,
 )
@@ -108,7 +108,7 @@ def wait_for_run(context: HttpRequestContext, thread_id: UUID, body: RunBody) ->
     return partial(_send_result, _create(context, thread_id, body))
 
 
-@endpoints.post("/runs/wait", on_loop=True, response=Any)
+@endpoints.post("/runs/wait", runs_on_loop=True, response=Any)
 def wait_for_stateless_run(context: HttpRequestContext, body: RunBody) -> Continuation:
     """Start a run on its own thread and wait for its result."""
     return partial(_send_result, _create_stateless(context, body))
@@ -141,7 +141,7 @@ def find_run(
 
 
 @endpoints.get(
-    "/threads/{thread_id}/runs/{run_id}/stream", on_loop=True, response=Any, media=EVENT_STREAM
+    "/threads/{thread_id}/runs/{run_id}/stream", runs_on_loop=True, response=Any, media=EVENT_STREAM
 )
 def join_stream(
     context: HttpRequestContext, thread_id: UUID, run_id: UUID, query: JoinStreamQuery
@@ -150,7 +150,7 @@ def join_stream(
     return partial(_stream_joined_run, query, *find_run(context, "read", run_id, thread_id))
 
 
-@endpoints.get("/runs/{run_id}/stream", on_loop=True, response=Any, media=EVENT_STREAM)
+@endpoints.get("/runs/{run_id}/stream", runs_on_loop=True, response=Any, media=EVENT_STREAM)
 def join_stateless_stream(
     context: HttpRequestContext, run_id: UUID, query: JoinStreamQuery
 ) -> Continuation:
@@ -165,18 +165,18 @@ async def _stream_joined_run(
     resume = sse.ResumePosition(context.headers.get("last-event-id"))
     await context.start(*sse.HEADERS, reconnect_location(context))
     if run is None:
-        await context.finish(sse.error_frame("HTTPException", "404: Run not found"))
+        await context.finish(sse.encode_error("HTTPException", "404: Run not found"))
         return
-    replays = resume.is_given and run.is_resumable
+    replays = resume.is_requested and run.is_resumable
     if resume.is_malformed or not (run.is_open or replays):
         await context.finish()
         return
-    frames = sse.FrameRenderer(with_ids=run.is_resumable, wanted=modes)
+    frames = sse.FrameRenderer(with_ids=run.is_resumable, mode_filter=modes)
     after = resume.after if replays else None
     await relay_events(context, scope, run, after, frames, cancels=query.cancel_on_disconnect)
 
 
-@endpoints.get("/threads/{thread_id}/runs/{run_id}/join", on_loop=True, response=Any)
+@endpoints.get("/threads/{thread_id}/runs/{run_id}/join", runs_on_loop=True, response=Any)
 def join_run(
     context: HttpRequestContext, thread_id: UUID, run_id: UUID, query: JoinQuery
 ) -> Continuation:
@@ -184,7 +184,7 @@ def join_run(
     return partial(_send_joined_result, query, *find_run(context, "read", run_id, thread_id))
 
 
-@endpoints.get("/runs/{run_id}/join", on_loop=True, response=Any)
+@endpoints.get("/runs/{run_id}/join", runs_on_loop=True, response=Any)
 def join_stateless_run(context: HttpRequestContext, run_id: UUID, query: JoinQuery) -> Continuation:
     """Wait for a stateless run."""
     return partial(_send_joined_result, query, *find_run(context, "read", run_id))
@@ -232,9 +232,9 @@ async def relay_events(
 ) -> None:
     """Send the run's events until its end, or until the client disconnects or loses access.
 
-    Of a run that has ended, send the stored events. `cancels` stops the run when the client leaves.
+    For a run that has ended, send the stored events. `cancels`: cancel the run on disconnect.
     """
-    subscription = hub().open(run.run_id, after, is_resumable=run.is_resumable, is_new=is_new)
+    subscription = get_hub().open(run.run_id, after, is_resumable=run.is_resumable, is_new=is_new)
     if not run.is_open:
         subscription.finish("over")
     async with subscription as reader, context.keep_alive(reader.wake):
@@ -256,14 +256,14 @@ async def relay_events(
         return
     await _on_disconnect(scope, run.run_id, cancels=cancels)
     if context.refusal is not None:
-        await context.finish(sse.refusal_frame(context.refusal))
+        await context.finish(sse.encode_access_lost(context.refusal))
 
 
 async def _wait_for_end(
     context: HttpRequestContext, scope: Scope, run_id: UUID, after: EventId | None, *, cancels: bool
 ) -> Event | None:
     """Return the run's end event; None if the client disconnected or lost access before it."""
-    async with hub().open(run_id, after) as reader, context.keep_alive(reader.wake):
+    async with get_hub().open(run_id, after) as reader, context.keep_alive(reader.wake):
         end = await read_until_end(context, reader)
     if end is None:
         await _on_disconnect(scope, run_id, cancels=cancels)

@@ -8,7 +8,7 @@ from typing import Any
 
 from apps.agent_server.models import Assistant, AssistantVersion, Cron
 from apps.agent_server.services.assistants import AssistantRow
-from apps.agent_server.services.runs import RunRow
+from apps.agent_server.services.runs import AgentRunRow
 from apps.agent_server.services.threads import ThreadRow
 from apps.core.json import Fragment
 
@@ -95,7 +95,7 @@ def _plain(value: Any) -> Any:
     return format_timestamp(value) if isinstance(value, datetime) else value
 
 
-def run_json(row: RunRow) -> JSONObject:
+def run_json(row: AgentRunRow) -> JSONObject:
     return {
         "run_id": row.run_id,
         "thread_id": row.thread_id,

@@ -1,6 +1,6 @@
 """Endpoints of thread states: read, history, change.
 
-A state that a finished run wrote is in the thread's row; any other comes from the graph.
+The thread's row contains the state that a finished run wrote; any other state comes from the graph.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from uuid import UUID
 
 from apps.agent_server import errors
 from apps.agent_server.endpoints.endpoint import EndpointGroup, Result, json_response
-from apps.agent_server.endpoints.graph_calls import call_graph, edit_errors, state_cache
+from apps.agent_server.endpoints.graph_calls import edit_errors, state_cache
+from apps.agent_server.messaging import calls
 from apps.agent_server.models import Thread
 from apps.agent_server.schemas import responses
 from apps.agent_server.schemas.base import CheckpointReference, JSONObject
@@ -30,7 +31,7 @@ from apps.agent_server.services import threads
 from apps.agent_server.services.threads import StateSource
 from apps.agent_server.statuses import ThreadStatus
 from apps.agent_server.web.http_context import NO_CONTENT, HttpRequestContext, Response
-from apps.core.json import dumps, loads
+from apps.core.json import dumps, loads, loads_exact
 from apps.organizations.permissions import Permission
 
 _BLANK: JSONObject = {
@@ -75,7 +76,7 @@ class _StoredThread:
 
     async def call_graph(self, method: str, params: JSONObject) -> bytes:
         source = self.source
-        return await call_graph(
+        return await calls.call_graph(
             self.scope.route,
             source.graph_id or "",
             method,
@@ -90,7 +91,7 @@ def _find(context: HttpRequestContext, thread_id: UUID, action: Action = "read")
     return _StoredThread(scope, thread_id, threads.get_state_source(scope, thread_id))
 
 
-@endpoints.get("/threads/{thread_id}/state", on_loop=True, response=responses.State)
+@endpoints.get("/threads/{thread_id}/state", runs_on_loop=True, response=responses.State)
 def get_state(context: HttpRequestContext, thread_id: UUID, query: StateQuery) -> Result:
     """Get the current state of a thread."""
     thread = _find(context, thread_id)
@@ -99,7 +100,7 @@ def get_state(context: HttpRequestContext, thread_id: UUID, query: StateQuery) -
     is_nested = query.subgraphs and source.status != ThreadStatus.IDLE
     if thread.has_no_state:
         return _state_response(BLANK_STATE, query.select)
-    if source.is_settled and not is_nested:
+    if source.has_current_state and not is_nested:
         return _state_response((source.state or "").encode(), query.select)
     return partial(_send_state, thread, {"subgraphs": query.subgraphs}, query.select)
 
@@ -149,7 +150,9 @@ def patch_state(context: HttpRequestContext, thread_id: UUID, body: StatePatch) 
     return NO_CONTENT
 
 
-@endpoints.get("/threads/{thread_id}/state/{checkpoint_id}", on_loop=True, response=responses.State)
+@endpoints.get(
+    "/threads/{thread_id}/state/{checkpoint_id}", runs_on_loop=True, response=responses.State
+)
 def get_state_at(
     context: HttpRequestContext, thread_id: UUID, checkpoint_id: str, query: StateQuery
 ) -> Result:
@@ -166,7 +169,7 @@ def get_state_at(
 @endpoints.post(
     "/threads/{thread_id}/state/checkpoint",
     permission=Permission.AGENTS_READ,
-    on_loop=True,
+    runs_on_loop=True,
     response=responses.State,
 )
 def get_state_at_checkpoint(
@@ -197,7 +200,7 @@ async def _send_state(
     return _state_response(await thread.call_graph_cached("state", params), select)
 
 
-@endpoints.get("/threads/{thread_id}/history", on_loop=True, response=list[responses.State])
+@endpoints.get("/threads/{thread_id}/history", runs_on_loop=True, response=list[responses.State])
 def get_history(context: HttpRequestContext, thread_id: UUID, query: HistoryQuery) -> Result:
     """List past states of a thread, newest first."""
     body = HistoryBody(limit=query.limit, before=query.before)
@@ -207,7 +210,7 @@ def get_history(context: HttpRequestContext, thread_id: UUID, query: HistoryQuer
 @endpoints.post(
     "/threads/{thread_id}/history",
     permission=Permission.AGENTS_READ,
-    on_loop=True,
+    runs_on_loop=True,
     response=list[responses.State],
 )
 def search_history(context: HttpRequestContext, thread_id: UUID, body: HistoryBody) -> Result:
@@ -236,7 +239,7 @@ def _state_response(state: bytes, select: list[str]) -> Response:
     """The selected fields of a state; all of them without a selection."""
     if not select:
         return Response(state)
-    fields, selected = loads(state), {}
+    fields, selected = loads_exact(state), {}
     for name in validate_select(select):
         if name in fields:
             selected[name] = fields[name]

@@ -19,7 +19,7 @@ from apps.agent_server.schemas.store import (
 )
 from apps.agent_server.scope import Scope
 from apps.agent_server.services import store
-from apps.agent_server.services.store import Item
+from apps.agent_server.services.store import ItemRow
 from apps.agent_server.store import filters
 from apps.agent_server.web.http_context import NO_CONTENT, HttpRequestContext, Response
 from apps.core import errors
@@ -31,7 +31,7 @@ endpoints = EndpointGroup("store")
 
 
 class KeyRequired(errors.BadRequest):
-    """Clients expect this error in a shape of its own."""
+    """Clients expect a different shape of this error."""
 
     def as_json(self) -> dict[str, Any]:
         return {"error": "Key is required"}
@@ -108,11 +108,11 @@ def list_namespaces(context: HttpRequestContext, body: NamespaceSearch) -> Respo
     return json_response({"namespaces": store.list_namespaces(scope, body)})
 
 
-def _items_response(items: list[Item]) -> Response:
+def _items_response(items: list[ItemRow]) -> Response:
     return json_response({"items": [{**_item_json(item), "score": item.score} for item in items]})
 
 
-def _item_json(item: Item) -> JSONObject:
+def _item_json(item: ItemRow) -> JSONObject:
     return {
         "namespace": item.namespace,
         "key": item.key,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from django.conf import settings
 from django.db import DatabaseError, connection
 
 from apps.agent_server.endpoints.endpoint import EndpointGroup, json_response
 from apps.agent_server.schemas import responses
-from apps.agent_server.schemas.system import HealthQuery, MetricsQuery
+from apps.agent_server.schemas.base import Flag, Query
 from apps.agent_server.scope import Scope
 from apps.agent_server.services import metrics
 from apps.agent_server.web.http_context import HttpRequestContext, Response
@@ -23,8 +23,16 @@ PROMETHEUS = b"text/plain; version=0.0.4; charset=utf-8"
 endpoints = EndpointGroup("system")
 
 
-@endpoints.get("/", is_public=True, on_loop=True, response=responses.Alive)
-@endpoints.get("/ok", is_public=True, on_loop=True, response=responses.Alive)
+class HealthQuery(Query):
+    check_db: Flag = False
+
+
+class SystemMetricsQuery(Query):
+    format: Literal["prometheus", "json"] = "prometheus"
+
+
+@endpoints.get("/", is_public=True, runs_on_loop=True, response=responses.Alive)
+@endpoints.get("/ok", is_public=True, runs_on_loop=True, response=responses.Alive)
 def check_health(context: HttpRequestContext, query: HealthQuery) -> Response:
     """Check that the server is available; with `check_db`, its database too."""
     if query.check_db:
@@ -71,7 +79,7 @@ def _info(route: Route) -> dict[str, Any]:
 
 
 @endpoints.get("/metrics", response=responses.MetricsFigures)
-def get_metrics(context: HttpRequestContext, query: MetricsQuery) -> Response:
+def get_metrics(context: HttpRequestContext, query: SystemMetricsQuery) -> Response:
     """Get metrics of the queue, the workers and the API, for Prometheus or as JSON (`format`)."""
     agent_metrics = metrics.collect(Scope(context.admission.route))
     if query.format == "json":

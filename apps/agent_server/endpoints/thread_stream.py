@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import time
 from collections.abc import Callable
 from functools import partial
+from itertools import chain, repeat
 from typing import Any
 from uuid import UUID
 
@@ -16,8 +19,8 @@ from apps.agent_server.schemas.threads import ThreadStreamQuery
 from apps.agent_server.scope import Scope
 from apps.agent_server.services import stream_history
 from apps.agent_server.streaming import sse
-from apps.agent_server.streaming.hub import hub
-from apps.agent_server.streaming.streams import BEGINNING, END, EventId, StateUpdated
+from apps.agent_server.streaming.hub import get_hub
+from apps.agent_server.streaming.streams import BEGINNING, END, EventId, StateUpdatedMessage
 from apps.agent_server.streaming.thread_reader import (
     CaughtUp,
     RunEvents,
@@ -27,9 +30,16 @@ from apps.agent_server.streaming.thread_reader import (
 from apps.agent_server.web.http_context import HttpRequestContext
 from apps.core.errors import Invalid
 from apps.core.json import dumps
+from apps.core.sync_bridge import in_thread
 from apps.organizations.permissions import Permission
 
-ThreadItem = RunEvents | StateUpdated | CaughtUp
+MAX_WAIT_SECONDS = 600
+"""How long a stream waits for its thread to be created."""
+# Runs usually follow at once; later checks of many waiting streams must stay cheap.
+SHORT_POLL_SECONDS, SHORT_POLLS = 0.25, 40
+LONG_POLL_SECONDS = 2.0
+
+ThreadItem = RunEvents | StateUpdatedMessage | CaughtUp
 
 endpoints = EndpointGroup("threads")
 
@@ -56,8 +66,11 @@ class InvalidEventFilter(Invalid):
     media=EVENT_STREAM,
 )
 def stream_events(context: HttpRequestContext, thread_id: UUID, raw_body: bytes) -> Continuation:
-    """Stream the events of some channels, beginning with the stored ones."""
-    scope, pk = _find(context, thread_id)
+    """Stream the events of some channels, beginning with the stored ones.
+
+    Clients open the stream before the run that creates the thread: the stream waits for it.
+    """
+    scope = context.admission.resolve_scope("threads", "read", thread_id=str(thread_id))
     try:
         event_filter = EventFilter.parse(raw_body)
     except Invalid as error:
@@ -71,12 +84,17 @@ def stream_events(context: HttpRequestContext, thread_id: UUID, raw_body: bytes)
             if event_filter.matches(event)
         )
 
-    return partial(_relay, scope, pk, start_position(event_filter), render)
+    start = start_position(event_filter)
+    try:
+        pk = stream_history.find_thread_pk(scope, thread_id)
+    except ThreadNotFound:
+        return partial(_relay_new_thread, scope, thread_id, start, render)
+    return partial(_relay, scope, pk, start, render)
 
 
 def _find(context: HttpRequestContext, thread_id: UUID) -> tuple[Scope, UUID]:
     scope = context.admission.resolve_scope("threads", "read", thread_id=str(thread_id))
-    return scope, stream_history.thread_pk(scope, thread_id)
+    return scope, stream_history.find_thread_pk(scope, thread_id)
 
 
 async def _relay(
@@ -90,27 +108,72 @@ async def _relay(
 
     The response starts after the reader has subscribed, so the client misses no later event.
     """
-    async with ThreadReader(hub(), scope, pk, after) as reader:
+    async with ThreadReader(get_hub(), scope, pk, after) as reader:
         try:
             await reader.wait_started()
         except ThreadClosed:
             raise ThreadNotFound(context.path_uuid("thread_id")) from None
         await context.start(*sse.HEADERS)
-        async with context.keep_alive(reader.wake):
+        await _write_items(reader, render, context)
+    await _finish(context)
+
+
+async def _relay_new_thread(
+    scope: Scope,
+    thread_id: UUID,
+    after: EventId,
+    render: Callable[[ThreadItem], bytes],
+    context: HttpRequestContext,
+) -> None:
+    """Wait until the thread is created, at most `MAX_WAIT_SECONDS`, then send its events."""
+    await context.start(*sse.HEADERS)
+    pk = await _wait_for_thread(scope, thread_id, context)
+    if pk is not None:
+        async with ThreadReader(get_hub(), scope, pk, after) as reader:
             with contextlib.suppress(ThreadClosed):
-                while not context.must_end():
-                    item = await reader.next()
-                    chunk = sse.HEARTBEAT if item is None else render(item)
-                    if chunk:
-                        await context.write(chunk)
+                await reader.wait_started()
+                await _write_items(reader, render, context)
+    await _finish(context)
+
+
+async def _wait_for_thread(
+    scope: Scope, thread_id: UUID, context: HttpRequestContext
+) -> UUID | None:
+    woken = asyncio.Event()
+    delays = chain(repeat(SHORT_POLL_SECONDS, SHORT_POLLS), repeat(LONG_POLL_SECONDS))
+    deadline = time.monotonic() + MAX_WAIT_SECONDS
+    async with context.keep_alive(woken.set):
+        while not context.must_end() and time.monotonic() < deadline:
+            with contextlib.suppress(ThreadNotFound):
+                return await in_thread(stream_history.find_thread_pk, scope, thread_id)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(woken.wait(), next(delays))
+                woken.clear()
+                await context.write(sse.HEARTBEAT)
+    return None
+
+
+async def _write_items(
+    reader: ThreadReader, render: Callable[[ThreadItem], bytes], context: HttpRequestContext
+) -> None:
+    async with context.keep_alive(reader.wake):
+        with contextlib.suppress(ThreadClosed):
+            while not context.must_end():
+                item = await reader.next()
+                chunk = sse.HEARTBEAT if item is None else render(item)
+                if chunk:
+                    await context.write(chunk)
+
+
+async def _finish(context: HttpRequestContext) -> None:
     if not context.is_disconnected():
         refusal = context.refusal
-        await context.finish(b"" if refusal is None else sse.refusal_frame(refusal))
+        await context.finish(b"" if refusal is None else sse.encode_access_lost(refusal))
 
 
 def start_position(event_filter: EventFilter) -> EventId:
     """Where a reader by channel starts: at its `since`, or at the first stored event."""
-    return BEGINNING if event_filter.since is None else EventId.at(event_filter.since)
+    return BEGINNING if event_filter.since is None else EventId.from_position(event_filter.since)
 
 
 def protocol_events(item: ThreadItem) -> list[channels.ProtocolEvent]:
@@ -130,10 +193,10 @@ class _ThreadRenderer:
         self._has_states = "state_update" in modes
 
     def __call__(self, item: ThreadItem) -> bytes:
-        if isinstance(item, StateUpdated):
+        if isinstance(item, StateUpdatedMessage):
             if not self._has_states:
                 return b""
-            return sse.frame(b"state_update", b'{"state":%b}' % item.state)
+            return sse.encode_event(b"state_update", b'{"state":%b}' % item.state)
         if not isinstance(item, RunEvents):
             return b""
         frames = []
@@ -142,12 +205,12 @@ class _ThreadRenderer:
             if event.name == END:
                 if self._has_lifecycle:
                     done: dict[str, Any] = {"status": "run_done", "run_id": str(item.run.run_id)}
-                    frames.append(sse.frame(b"metadata", dumps(done), event_id))
+                    frames.append(sse.encode_event(b"metadata", dumps(done), event_id))
             elif event.name == b"metadata":
                 if self._has_lifecycle:
-                    frames.append(sse.frame(event.name, event.data, event_id))
-            elif self._has_runs and (shown := channels.to_stream_mode(event)) is not None:
-                frames.append(sse.frame(shown.name, shown.data, event_id))
+                    frames.append(sse.encode_event(event.name, event.data, event_id))
+            elif self._has_runs and (mode_event := channels.to_stream_mode(event)) is not None:
+                frames.append(sse.encode_event(mode_event.name, mode_event.data, event_id))
         return b"".join(frames)
 
 

@@ -13,8 +13,9 @@ from apps.agent_server.endpoints.endpoint import (
     json_response,
     page_response,
 )
-from apps.agent_server.endpoints.graph_calls import call_graph, edit_errors
+from apps.agent_server.endpoints.graph_calls import edit_errors
 from apps.agent_server.endpoints.serializers import json_fragment, thread_fields, thread_json
+from apps.agent_server.messaging import calls
 from apps.agent_server.models import Thread
 from apps.agent_server.schemas import responses
 from apps.agent_server.schemas.threads import (
@@ -35,7 +36,7 @@ from apps.organizations.permissions import Permission
 endpoints = EndpointGroup("threads")
 
 
-@endpoints.post("/threads", on_loop=True, is_body_optional=True, response=responses.Thread)
+@endpoints.post("/threads", runs_on_loop=True, is_body_optional=True, response=responses.Thread)
 def create_thread(context: HttpRequestContext, body: NewThread) -> Result:
     """Create a thread.
 
@@ -73,7 +74,7 @@ async def _create_with_history(scope: Scope, body: NewThread, _: HttpRequestCont
     thread = Thread(pk=pk, thread_id=thread_id)
     try:
         async with edit_errors(thread_id):
-            await call_graph(scope.route, graph_id, "supersteps", params, thread=thread)
+            await calls.call_graph(scope.route, graph_id, "supersteps", params, thread=thread)
     except BaseException:
         await in_thread(_delete_hidden, pk)
         raise
@@ -87,12 +88,10 @@ def _delete_hidden(pk: UUID) -> None:
         delete_threads.purge([pk])
 
 
-@endpoints.get("/threads/{thread_id}", on_loop=True, response=responses.Thread)
+@endpoints.get("/threads/{thread_id}", runs_on_loop=True, response=responses.Thread)
 def get_thread(context: HttpRequestContext, thread_id: UUID, query: ThreadQuery) -> Response:
     """Get a thread."""
-    scope = context.admission.resolve_scope(
-        "threads", "read", thread_id=context.path_params["thread_id"]
-    )
+    scope = context.admission.resolve_scope("threads", "read", **context.path_params)
     fields = thread_json(threads.get(scope, thread_id))
     if "ttl" in query.include:
         fields["ttl"] = json_fragment(threads.read_ttl(scope, thread_id))
@@ -101,15 +100,13 @@ def get_thread(context: HttpRequestContext, thread_id: UUID, query: ThreadQuery)
 
 @endpoints.patch(
     "/threads/{thread_id}",
-    on_loop=True,
+    runs_on_loop=True,
     response=responses.Thread,
     other_statuses={204: "The thread is changed; the request sent `Prefer: return=minimal`."},
 )
 def update_thread(context: HttpRequestContext, thread_id: UUID, body: ThreadChanges) -> Response:
     """Merge into a thread's metadata."""
-    scope, body = context.admission.authorize(
-        "threads", "update", body, thread_id=context.path_params["thread_id"]
-    )
+    scope, body = context.admission.authorize("threads", "update", body, **context.path_params)
     row = threads.update(scope, thread_id, body)
     if context.headers.get("Prefer") == "return=minimal":
         return NO_CONTENT
@@ -119,9 +116,7 @@ def update_thread(context: HttpRequestContext, thread_id: UUID, body: ThreadChan
 @endpoints.delete("/threads/{thread_id}")
 def delete_thread(context: HttpRequestContext, thread_id: UUID) -> Response:
     """Delete a thread with its runs and its state."""
-    scope = context.admission.resolve_scope(
-        "threads", "delete", thread_id=context.path_params["thread_id"]
-    )
+    scope = context.admission.resolve_scope("threads", "delete", **context.path_params)
     delete_threads.delete(scope, thread_id)
     return NO_CONTENT
 
@@ -129,7 +124,7 @@ def delete_thread(context: HttpRequestContext, thread_id: UUID) -> Response:
 @endpoints.post(
     "/threads/search",
     permission=Permission.AGENTS_READ,
-    on_loop=True,
+    runs_on_loop=True,
     response=list[responses.SomeOfThread],
 )
 def search_threads(context: HttpRequestContext, body: ThreadSearch) -> Response:
@@ -153,9 +148,7 @@ def copy_thread(context: HttpRequestContext, thread_id: UUID) -> Response:
     The copy belongs to the caller, who needs the rights to read the thread and to create one.
     """
     _, copy = context.admission.authorize("threads", "create", NewThread())
-    scope = context.admission.resolve_scope(
-        "threads", "read", thread_id=context.path_params["thread_id"]
-    )
+    scope = context.admission.resolve_scope("threads", "read", **context.path_params)
     return json_response(thread_json(checkpoints.copy(scope, thread_id, copy.metadata)))
 
 
@@ -170,7 +163,5 @@ def prune_threads(context: HttpRequestContext, body: Prune) -> Response:
 @endpoints.get("/threads/{thread_id}/storage", response=dict[str, Any])
 def get_storage(context: HttpRequestContext, thread_id: UUID) -> Response:
     """Get the size of a thread's history in bytes."""
-    scope = context.admission.resolve_scope(
-        "threads", "read", thread_id=context.path_params["thread_id"]
-    )
+    scope = context.admission.resolve_scope("threads", "read", **context.path_params)
     return Response(checkpoints.measure_storage(scope, thread_id).encode())

@@ -7,21 +7,17 @@ A web process sends them through Redis to an engine, whose graph host executes t
 from __future__ import annotations
 
 import time
-from functools import cache
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
-import redis
-from django.conf import settings
-
-from apps.agent_server.messaging import messages
-from apps.agent_server.messaging.messages import CallRequest, CallResponse
+from apps.agent_server.errors import AgentNotReady, AgentStopped
+from apps.agent_server.messaging.messages import CallRequest
 from apps.agent_server.messaging.redis_connection import RedisLost
 from apps.agent_server.messaging.redis_dispatcher import loop_dispatcher
 from apps.agent_server.models import Thread
-from apps.core import errors, sync_bridge
+from apps.core import errors
 from apps.core.json import dumps, loads
-from apps.deployments.models import Revision
+from apps.deployments.routes import Route
 
 MAX_CALL_SECONDS = 120
 
@@ -36,101 +32,54 @@ class CallFailed(errors.Unavailable):
         self.name = name
 
 
-def call(
-    revision: Revision,
+async def call_graph(
+    route: Route,
     graph_id: str,
     method: str,
-    params: dict[str, Any] | None = None,
+    params: dict[str, Any],
     *,
     thread: Thread | None = None,
+    revision_id: UUID | None = None,
     seconds: float = 60,
 ) -> bytes:
-    """Call a graph and return the JSON of its response. Blocks a thread while it waits.
+    """Call a graph of the active or the given revision; return the JSON of its response.
 
     Methods: `state` (`checkpoint`, `subgraphs`) and `history` (`limit`, `before`, `metadata`,
     `checkpoint`) of a thread; `graph` (`xray`), `schemas`, `subgraphs` (`namespace`, `recurse`),
-    `describe`. Raises `CallFailed`.
+    `auth`, `embed`, `web`. Raises `CallFailed`,
+    or `AgentNotReady` and `AgentStopped` for a deployment that does not serve.
     """
-    if sync_bridge.is_on_loop():
-        work = acall(revision, graph_id, method, params, thread=thread, seconds=seconds)
-        return sync_bridge.await_result(work)
-    request = _build_request(revision, graph_id, method, params, thread, seconds)
-    try:
-        messages.send_commands(_client(), *request.commands())
-        entry: Any = _client().blpop([request.response_key], timeout=request.seconds + 1)
-    except redis.RedisError as error:
-        raise _unreachable_error() from error
-    if entry is None:
-        raise _timeout_error()
-    return _response_body(CallResponse.unpack(entry[1]))
-
-
-async def acall(
-    revision: Revision,
-    graph_id: str,
-    method: str,
-    params: dict[str, Any] | None = None,
-    *,
-    thread: Thread | None = None,
-    seconds: float = 60,
-) -> bytes:
-    """`call` for use on an event loop."""
-    dispatcher = loop_dispatcher()
-    request = _build_request(
-        revision, graph_id, method, params, thread, seconds, dispatcher.channel
-    )
-    try:
-        return _response_body(await dispatcher.call(request, request.seconds + 1))
-    except RedisLost as error:
-        raise _unreachable_error() from error
-    except TimeoutError as error:
-        raise _timeout_error() from error
-
-
-def _build_request(  # noqa: PLR0917
-    revision: Revision,
-    graph_id: str,
-    method: str,
-    params: dict[str, Any] | None,
-    thread: Thread | None,
-    seconds: float,
-    answer_to: str = "",
-) -> CallRequest:
-    arguments = dict(params or {})
+    revision_id = revision_id or route.active_revision_id
+    if revision_id is None:
+        raise AgentNotReady
+    if route.is_stopped:
+        raise AgentStopped
+    arguments = dict(params)
     if thread is not None:
         arguments["thread_id"] = str(thread.thread_id)
-    return CallRequest(
+    dispatcher = loop_dispatcher()
+    request = CallRequest(
         id=uuid4().bytes,
-        answer_to=answer_to,
-        asked_at=time.time(),
+        response_channel=dispatcher.channel,
+        sent_at=time.time(),
         seconds=min(seconds, MAX_CALL_SECONDS),
-        revision_id=revision.pk.bytes,
-        deployment_id=revision.deployment_id.bytes,
-        workspace_id=revision.workspace_id.bytes,
+        revision_id=revision_id.bytes,
+        deployment_id=route.deployment_id.bytes,
+        workspace_id=route.workspace_id.bytes,
         graph_id=graph_id,
         method=method,
         thread=thread.pk.bytes if thread is not None else b"",
         thread_id=arguments.get("thread_id") or "",
         params=dumps(arguments),
     )
-
-
-def _response_body(response: CallResponse) -> bytes:
+    try:
+        response = await dispatcher.call(request, request.seconds + 1)
+    except RedisLost as error:
+        raise CallFailed("RedisError", "The platform cannot reach its graphs now.") from error
+    except TimeoutError as error:
+        raise CallFailed("TimeoutError", "The graph did not answer in time.") from error
     body = response.body or b""
     if not response.succeeded:
         reason = loads(body)
         raise CallFailed(reason["error"], reason["message"])
     return body
-
-
-def _unreachable_error() -> CallFailed:
-    return CallFailed("RedisError", "The platform cannot reach its graphs now.")
-
-
-def _timeout_error() -> CallFailed:
-    return CallFailed("TimeoutError", "The graph did not answer in time.")
-
-
-@cache
-def _client() -> redis.Redis:
-    return redis.Redis.from_url(settings.REDIS_URL, socket_timeout=MAX_CALL_SECONDS + 5)

@@ -2,8 +2,8 @@
 
 - Threads with a pending run are in a sorted set, ordered by arrival. A thread is in it once, so
   repeating a message has no effect. Engines take as many threads as they have capacity for.
-- Graph calls are in a list. A response goes to the channel of the requesting process or, for a
-  blocking caller without a channel, into a list of its own.
+- Graph calls are in a list. A response goes to the channel of the requesting process, or into a
+  separate list if it is too large for a channel.
 - Ids of runs to cancel are published to all engines.
 - Delays of scheduled runs are published to all engines.
 
@@ -68,9 +68,9 @@ class CallRequest(NamedTuple):
     """A graph call to a revision."""
 
     id: bytes
-    answer_to: str
-    """The channel of the requesting process; empty if the response goes to `response_key`."""
-    asked_at: float
+    response_channel: str
+    """The channel of the requesting process."""
+    sent_at: float
     seconds: float
     """How long the caller waits."""
     revision_id: bytes
@@ -87,11 +87,11 @@ class CallRequest(NamedTuple):
     @property
     def is_late(self) -> bool:
         """Whether the caller has stopped waiting."""
-        return time.time() > self.asked_at + self.seconds + MAX_CLOCK_SKEW_SECONDS
+        return time.time() > self.sent_at + self.seconds + MAX_CLOCK_SKEW_SECONDS
 
     @property
     def response_key(self) -> str:
-        """The list for a response that is not published on a channel."""
+        """The list for a response that is too large for a channel."""
         return f"slipway:answer:{self.id.hex()}"
 
     def commands(self) -> list[Command]:
@@ -116,16 +116,17 @@ class CallResponse(NamedTuple):
     def commands(self, request: CallRequest) -> list[Command]:
         """The commands that deliver the response to the caller of the request."""
         packed = msgpack.packb(tuple(self))
-        if request.answer_to and len(packed) <= MAX_CHANNEL_BYTES:
-            return [("PUBLISH", request.answer_to, packed)]
-        commands: list[Command] = [
+        if len(packed) <= MAX_CHANNEL_BYTES:
+            return [("PUBLISH", request.response_channel, packed)]
+        return [
             ("RPUSH", request.response_key, packed),
             ("EXPIRE", request.response_key, RESPONSE_TTL_SECONDS),
+            (
+                "PUBLISH",
+                request.response_channel,
+                msgpack.packb(tuple(self._replace(body=None))),
+            ),
         ]
-        if request.answer_to:
-            notice = msgpack.packb(tuple(self._replace(body=None)))
-            commands.append(("PUBLISH", request.answer_to, notice))
-        return commands
 
     @classmethod
     def unpack(cls, packed: bytes) -> Self:

@@ -29,7 +29,7 @@ class RedisDispatcher:
     def __init__(self, url: str | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self._link = RedisConnection(
-            url or settings.REDIS_URL, on_push=self._pushed, on_lost=self._lost_link
+            url or settings.REDIS_URL, on_push=self._on_push, on_lost=self._on_lost
         )
         self.channel = f"slipway:answers:{uuid4().hex}"
         self._pending: dict[bytes, asyncio.Future[CallResponse]] = {}
@@ -60,6 +60,8 @@ class RedisDispatcher:
                 response: CallResponse = await answer
                 if response.body is None:
                     [packed] = await self._link.run(("LPOP", request.response_key))
+                    if packed is None:
+                        raise TimeoutError("The response expired before it was read.")
                     response = CallResponse.unpack(packed)
                 return response
         finally:
@@ -115,17 +117,17 @@ class RedisDispatcher:
             self._link.send([("SUBSCRIBE", self.channel)])
             self._is_listening = True
 
-    def _pushed(self, _: bytes, payload: bytes) -> None:
+    def _on_push(self, _: bytes, payload: bytes) -> None:
         response = CallResponse.unpack(payload)
-        waiting = self._pending.get(response.id)
-        if waiting is not None and not waiting.done():
-            waiting.set_result(response)
+        pending_call = self._pending.get(response.id)
+        if pending_call is not None and not pending_call.done():
+            pending_call.set_result(response)
 
-    def _lost_link(self) -> None:
+    def _on_lost(self) -> None:
         self._is_listening = False
-        for waiting in self._pending.values():
-            if not waiting.done():
-                waiting.set_exception(RedisLost("Redis hung up"))
+        for pending_call in self._pending.values():
+            if not pending_call.done():
+                pending_call.set_exception(RedisLost("Redis closed the connection"))
 
 
 def _log_failed_reply(reply: asyncio.Future[object]) -> None:

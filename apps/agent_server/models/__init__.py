@@ -5,11 +5,17 @@ client-visible id is unique within its deployment only, and rows have a separate
 """
 
 from apps.agent_server.models.assistants import Assistant, AssistantVersion
-from apps.agent_server.models.checkpoints import Checkpoint, CheckpointBlob, CheckpointWrite
 from apps.agent_server.models.crons import Cron
-from apps.agent_server.models.runs import AgentRun, StreamedEvents
 from apps.agent_server.models.store import StoreItem, StoreVector
-from apps.agent_server.models.threads import Thread
+from apps.agent_server.models.threads import (
+    AgentRun,
+    Checkpoint,
+    CheckpointBlob,
+    CheckpointWrite,
+    StreamedEvents,
+    Thread,
+    UnreportedAttempt,
+)
 from apps.agent_server.models.webhooks import WebhookDelivery, WebhookSecret
 
 __all__ = [
@@ -24,6 +30,7 @@ __all__ = [
     "StoreVector",
     "StreamedEvents",
     "Thread",
+    "UnreportedAttempt",
     "WebhookDelivery",
     "WebhookSecret",
 ]

@@ -74,12 +74,12 @@ class AssistantVersion(WorkspaceOwned):
         return f"{self.name} v{self.version}"
 
     @classmethod
-    def of(cls, assistant: Assistant) -> AssistantVersion:
+    def from_assistant(cls, assistant: Assistant) -> AssistantVersion:
         """The assistant's current fields as a version."""
-        same = {name: getattr(assistant, name) for name in cls.FIELDS}
+        fields = {name: getattr(assistant, name) for name in cls.FIELDS}
         return cls(
             workspace_id=assistant.workspace_id,
             assistant=assistant,
             version=assistant.version,
-            **same,
+            **fields,
         )

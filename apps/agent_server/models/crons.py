@@ -10,6 +10,7 @@ from django.db.models.functions import Now
 from apps.agent_server.models.threads import Thread
 from apps.agent_server.querysets import CronQuerySet
 from apps.core.tenancy import TenantManager, WorkspaceOwned
+from apps.core.verbatim_json import VerbatimJSONField
 from apps.deployments.models import Deployment
 
 
@@ -22,7 +23,7 @@ class Cron(WorkspaceOwned):
 
     deployment = models.ForeignKey(Deployment, models.CASCADE, related_name="crons", db_index=False)
     assistant_id = models.UUIDField()
-    # A trigger deletes it with its thread (migration 0003).
+    # Migration 0002 adds the foreign key, which deletes the cron with its thread.
     thread = models.ForeignKey(
         Thread,
         models.DO_NOTHING,
@@ -36,7 +37,7 @@ class Cron(WorkspaceOwned):
     timezone = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001  (null is UTC)
     end_time = models.DateTimeField(null=True, blank=True)
     enabled = models.BooleanField(default=True)
-    payload = models.JSONField(default=dict)
+    payload = VerbatimJSONField(default=dict)
     """The client's request, from which each firing creates a run."""
     metadata = models.JSONField(default=dict)
     on_run_completed = models.CharField(max_length=10, null=True, blank=True)  # noqa: DJ001

@@ -7,9 +7,10 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from apps.agent_server.querysets import WebhookDeliveryQuerySet, WebhookSecretQuerySet
-from apps.agent_server.statuses import DeliveryStatus
 from apps.core.tenancy import TenantManager, WorkspaceOwned
+from apps.core.verbatim_json import VerbatimJSONField
 from apps.deployments.models import Deployment
+from apps.webhooks.statuses import DeliveryStatus
 
 
 class WebhookDelivery(WorkspaceOwned):
@@ -29,7 +30,7 @@ class WebhookDelivery(WorkspaceOwned):
     status = models.CharField(max_length=12, choices=DeliveryStatus, default=DeliveryStatus.DUE)
     attempts = models.PositiveIntegerField(db_default=0)
     due_at = models.DateTimeField(db_default=Now())
-    payload = models.JSONField(null=True, blank=True)
+    payload = VerbatimJSONField(null=True, blank=True)
     """The run at its end, with the thread's values; null after the last attempt."""
     run_created_at = models.DateTimeField()
     run_started_at = models.DateTimeField(null=True, blank=True)

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from apps.agent_server import errors
 from apps.agent_server.auth.custom_auth import AuthPending
-from apps.agent_server.endpoints.graph_calls import call_graph
+from apps.agent_server.messaging import calls
 from apps.agent_server.models import Thread
 from apps.agent_server.protocol.events import AgentTree
 from apps.agent_server.schemas.base import JSONObject
@@ -28,7 +28,7 @@ from apps.agent_server.services.threads import StateSource, ThreadRow
 from apps.agent_server.statuses import ThreadStatus
 from apps.agent_server.web.http_context import HttpRequestContext
 from apps.core.errors import AppError, Forbidden
-from apps.core.json import loads
+from apps.core.json import loads, loads_exact
 from apps.core.sync_bridge import in_thread
 from apps.organizations.permissions import Permission
 
@@ -109,7 +109,7 @@ class CommandHandler:
         if handler is None and method in WEBSOCKET_ONLY:
             raise CommandFailed("not_supported", f"{method} needs a WebSocket.")
         if handler is None and method in UNSUPPORTED:
-            raise CommandFailed("not_supported", f"{method} is not offered by this server.")
+            raise CommandFailed("not_supported", f"{method} is not supported by this server.")
         if handler is None:
             raise CommandFailed("unknown_command", f"There is no command {method!r}.")
         while True:
@@ -148,10 +148,10 @@ class CommandHandler:
         pending = {interrupt["id"] for interrupt in _pending_interrupts(thread)}
         for response in params.responses:
             if response.interrupt_id not in pending:
-                message = f"The thread has no question {response.interrupt_id!r}."
+                message = f"The thread has no pending interrupt {response.interrupt_id!r}."
                 raise CommandFailed("no_such_interrupt", message)
-        answers = {each.interrupt_id: each.response for each in params.responses}
-        command = {"resume": answers, "update": params.update, "goto": params.goto}
+        responses = {entry.interrupt_id: entry.response for entry in params.responses}
+        command = {"resume": responses, "update": params.update, "goto": params.goto}
         run = build_run(
             _last_assistant_id(thread),
             command={name: value for name, value in command.items() if value is not None},
@@ -180,7 +180,9 @@ class CommandHandler:
     async def _tree(self, _: JSONObject) -> JSONObject:
         tree = self.tree.as_json()
         if tree is None:
-            raise CommandFailed("no_such_run", "No run of this thread was heard of.")
+            raise CommandFailed(
+                "no_such_run", "This connection has not received an event of a run yet."
+            )
         return {"tree": tree}
 
     # States
@@ -215,7 +217,7 @@ class CommandHandler:
             return None
         thread = Thread(pk=source.pk, thread_id=self._thread_id)
         busy = source.status == ThreadStatus.BUSY
-        answer = await call_graph(
+        answer = await calls.call_graph(
             scope.route,
             source.graph_id,
             method,
@@ -223,7 +225,7 @@ class CommandHandler:
             thread=thread,
             revision_id=source.revision_id if busy else None,
         )
-        return loads(answer)
+        return loads_exact(answer)
 
     # Synchronous: called on the thread pool
 
@@ -251,7 +253,7 @@ class CommandHandler:
 
 
 def _pending_interrupts(thread: ThreadRow) -> list[JSONObject]:
-    by_task = loads(thread.interrupts or "{}")
+    by_task = loads_exact(thread.interrupts or "{}")
     return [interrupt for of_task in by_task.values() for interrupt in of_task]
 
 
@@ -259,7 +261,7 @@ def _last_assistant_id(thread: ThreadRow) -> str:
     """The assistant of the thread's latest run."""
     assistant_id = loads(thread.metadata).get("assistant_id")
     if not isinstance(assistant_id, str):
-        raise CommandFailed("no_such_run", "The thread has had no run.")
+        raise CommandFailed("no_such_run", "The thread has no run yet.")
     return assistant_id
 
 

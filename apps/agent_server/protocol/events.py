@@ -25,7 +25,7 @@ _FAILED_STATUSES = frozenset({"error", "timeout"})
 class ProtocolEvent(NamedTuple):
     """One event on a channel."""
 
-    at: EventId
+    event_id: EventId
     run: FollowedRun
     method: str
     qualifier: str
@@ -35,7 +35,7 @@ class ProtocolEvent(NamedTuple):
 
     @property
     def seq(self) -> int:
-        return self.at.position
+        return self.event_id.position
 
     @property
     def channel(self) -> str:
@@ -46,11 +46,11 @@ class ProtocolEvent(NamedTuple):
         return self.method
 
     def as_json(self) -> bytes:
-        params = {"namespace": self.namespace, "timestamp": self.at.ms}
+        params = {"namespace": self.namespace, "timestamp": self.event_id.ms}
         if self.method == "messages" and self.qualifier:
             params["node"] = self.qualifier
         return _EVENT % (
-            str(self.at).encode(),
+            str(self.event_id).encode(),
             self.run.run_id.int % 1_000_000,
             self.seq,
             self.method.encode(),
@@ -158,7 +158,7 @@ class AgentTree:
         self._root: dict[str, Any] | None = None
         self._run: object = None
 
-    def take(self, event: ProtocolEvent) -> None:
+    def update(self, event: ProtocolEvent) -> None:
         if event.method != "lifecycle":
             return
         if event.run.run_id != self._run:

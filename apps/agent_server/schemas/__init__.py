@@ -1,5 +1,5 @@
-"""What clients may ask for, checked once for views and consumers alike, by resource.
+"""Bodies and queries of requests, by resource.
 
-Unknown fields are ignored and null means absent, because clients of every age send both. A field
-that is understood but cannot be honoured is refused by name.
+Unknown fields are ignored and null means absent, because clients of all versions send both. A known
+field with an unsupported value is rejected by name.
 """

@@ -52,8 +52,8 @@ class AssistantSettings(Body):
             context = self.context
         else:
             return config, context
-        rest = {name: value for name, value in config.items() if name != "configurable"}
-        return ({**rest, "configurable": context} if context else rest), context
+        other_fields = {name: value for name, value in config.items() if name != "configurable"}
+        return ({**other_fields, "configurable": context} if context else other_fields), context
 
 
 class NewAssistant(AssistantSettings):

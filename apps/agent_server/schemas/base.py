@@ -1,8 +1,9 @@
-"""Parsing and validation of JSON bodies and query strings, and shared parts of them."""
+"""Parsing and validation of JSON bodies and query strings, and their shared models."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, get_origin
 from uuid import UUID
 
@@ -16,7 +17,7 @@ from pydantic import (
 )
 
 from apps.core.errors import Invalid
-from apps.core.json import dumps, loads, storable
+from apps.core.json import dumps, loads, loads_exact, storable
 
 JSONObject = dict[str, Any]
 SortOrder = Literal["asc", "desc"]
@@ -24,6 +25,9 @@ MAX_DEPTH = 200
 """Nesting levels of a JSON body."""
 _MAX_SERIALIZED_DEPTH = 254
 """The limit of orjson; rows and responses add levels around those of a body."""
+
+NUL_ESCAPE = b"\\u0000"
+_CAPITAL = re.compile("[A-Z]")
 
 B = TypeVar("B", bound="Body")
 
@@ -40,10 +44,25 @@ class Body(BaseModel):
             return {name: value for name, value in data.items() if value is not None}
         return data
 
+    verbatim_fields: ClassVar[frozenset[str]] = frozenset()
+    """Fields that reach the graph as they were sent, with U+0000."""
+
     @classmethod
     def parse(cls, raw: bytes) -> Self:
         """Parse and validate; `Invalid` names the first wrong field and lists all."""
-        return cls.check(read_json(raw))
+        return cls.check(cls.read(raw))
+
+    @classmethod
+    def read(cls, raw: bytes) -> Any:
+        """Parse the JSON of one body or of a list of bodies."""
+        value = read_json(raw)
+        if not cls.verbatim_fields or NUL_ESCAPE not in raw:
+            return value
+        exact = loads_exact(raw)
+        if isinstance(value, list) and isinstance(exact, list):
+            pairs = zip(value, exact, strict=True)
+            return [restore_fields(*pair, cls.verbatim_fields) for pair in pairs]
+        return restore_fields(value, exact, cls.verbatim_fields)
 
     @classmethod
     def check(cls, data: Any) -> Self:
@@ -53,10 +72,17 @@ class Body(BaseModel):
             raise _to_invalid(error) from None
 
 
+def restore_fields(value: Any, exact: Any, names: Collection[str]) -> Any:
+    """Replace these fields of an object by those of `exact`, the same object with U+0000."""
+    if not isinstance(value, dict) or not isinstance(exact, dict):
+        return value
+    return value | {name: exact[name] for name in names if name in exact}
+
+
 def read_json(raw: bytes) -> Any:
-    """Parse JSON that can be stored: without U+0000, and not nested too deep to be serialized."""
+    """Parse JSON that can be stored: no U+0000, and not nested too deep to be serialized."""
     try:
-        value = loads(storable(raw))
+        value = loads_exact(storable(raw))
     except ValueError:
         raise Invalid("Invalid JSON in request body") from None
     if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH and not _is_serializable(value):
@@ -92,20 +118,36 @@ def parse_flag(value: Any) -> bool:
 Flag = Annotated[bool, BeforeValidator(parse_flag)]
 
 
+def as_list(value: Any) -> Any:
+    """Wrap a single string in a list."""
+    return [value] if isinstance(value, str) else value
+
+
+def to_snake_case(data: Any) -> Any:
+    """Convert the names to snake_case: JavaScript clients send some bodies in camelCase."""
+    if not isinstance(data, dict):
+        return data
+    return {
+        _CAPITAL.sub(lambda m: f"_{m[0].lower()}", name): value
+        for name, value in data.items()
+        if value is not None
+    }
+
+
 class Query(BaseModel):
     """The parameters of a query string. Unknown names are ignored, "" counts as absent.
 
-    A list is the name repeated, values between commas, or one JSON array; of other types the last
-    value counts.
+    A list may be given by repeating the name, with commas, or as one JSON array. For other types
+    the last value counts.
     """
 
     model_config = ConfigDict(extra="ignore", frozen=True)
-    _are_lists: ClassVar[dict[str, bool]] = {}
+    _is_list_by_name: ClassVar[dict[str, bool]] = {}
     """Whether each parameter is a list."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
-        cls._are_lists = {
+        cls._is_list_by_name = {
             name: get_origin(field.annotation) is list for name, field in cls.model_fields.items()
         }
 
@@ -113,7 +155,7 @@ class Query(BaseModel):
     def parse(cls, values: Mapping[str, Sequence[str]]) -> Self:
         """Validate the values of each name; `Invalid` names the first wrong parameter."""
         data: dict[str, Any] = {}
-        for name, is_list in cls._are_lists.items():
+        for name, is_list in cls._is_list_by_name.items():
             if name not in values:
                 continue
             if is_list:
@@ -132,7 +174,9 @@ def _parse_list(name: str, values: Sequence[str]) -> list[str]:
         try:
             parsed = loads(value) if value.startswith("[") else value.split(",")
         except ValueError:
-            raise Invalid(f"{name}: not a list") from None
+            raise Invalid(
+                f"{name}: must be a list: repeated names, commas, or a JSON array"
+            ) from None
         elements += [str(element).strip() for element in parsed]
     return [element for element in elements if element]
 

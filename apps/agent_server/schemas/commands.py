@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, Self
 from uuid import UUID
 
 from pydantic import Field, model_validator
 
-from apps.agent_server.schemas.base import Body, JSONObject
+from apps.agent_server.schemas.base import (
+    NUL_ESCAPE,
+    Body,
+    JSONObject,
+    read_json,
+    restore_fields,
+    to_snake_case,
+)
 from apps.agent_server.schemas.runs import STREAM_MODES, RunBody
 from apps.core.errors import Invalid
-
-_CAPITAL = re.compile(r"[A-Z]")
+from apps.core.json import loads_exact
 
 
 class MalformedParameters(Invalid):
     """The parameters of a command are invalid."""
+
+
+_VERBATIM_PARAMS = frozenset({"input", "responses", "response", "update"})
+
+
+def read_command(raw: bytes) -> Any:
+    """Parse a command; inputs and responses of its parameters keep U+0000."""
+    command = read_json(raw)
+    if NUL_ESCAPE not in raw or not isinstance(command, dict):
+        return command
+    exact = loads_exact(raw).get("params")
+    return command | {"params": restore_fields(command.get("params"), exact, _VERBATIM_PARAMS)}
 
 
 class CommandParameters(Body):
@@ -50,17 +67,11 @@ class RunStart(CommandParameters):
     @model_validator(mode="before")
     @classmethod
     def _in_snake_case(cls, data: Any) -> Any:
-        if not isinstance(data, dict):
-            return data
-        return {
-            _CAPITAL.sub(lambda m: f"_{m[0].lower()}", name): value
-            for name, value in data.items()
-            if value is not None
-        }
+        return to_snake_case(data)
 
 
-class Response(Body):
-    """The response to one interrupt; it may be null."""
+class InterruptResponse(Body):
+    """The response to one interrupt; `response` may be null."""
 
     interrupt_id: str
     namespace: list[str] = []
@@ -70,7 +81,7 @@ class Response(Body):
 class InputRespond(CommandParameters):
     """Responses to interrupts, and changes of the run that continues."""
 
-    responses: list[Response] = Field(min_length=1)
+    responses: list[InterruptResponse] = Field(min_length=1)
     update: JSONObject | None = None
     goto: Any = None
     config: JSONObject = {}
@@ -78,7 +89,7 @@ class InputRespond(CommandParameters):
 
     @model_validator(mode="before")
     @classmethod
-    def _one_is_many(cls, data: Any) -> Any:
+    def _wrap_single_response(cls, data: Any) -> Any:
         if isinstance(data, dict) and "responses" not in data:
             return {**data, "responses": [data]}
         return data
@@ -109,7 +120,7 @@ def build_run(
     strategy: str | None = None,
     **fields: Any,
 ) -> ChannelRun:
-    """Build the run that a command starts; it forks from the checkpoint in `config`, if any."""
+    """Build the run that a command starts; a checkpoint in `config` makes it a fork."""
     configurable = dict(config.get("configurable") or {})
     checkpoint_id = fields.pop("checkpoint_id", None) or configurable.pop("checkpoint_id", None)
     return ChannelRun.check(

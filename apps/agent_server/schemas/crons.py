@@ -48,23 +48,25 @@ class NewCron(RunBody):
     on_run_completed: Literal["delete", "keep"] = "delete"
 
     @model_validator(mode="after")
-    def _has_a_next_run(self) -> Self:
+    def _has_next_run(self) -> Self:
         schedules.next_fire_time(self.schedule, self.timezone, datetime.now(UTC))
         return self
 
     @property
     def payload(self) -> JSONObject:
-        """The fields that the client set, as it set them."""
+        """The fields that the client sent, unchanged."""
         return self.model_dump(mode="json", exclude_unset=True)
 
 
-class Changes(Body):
-    """Any of the fields of a cron."""
+class CronChangesBase(Body):
+    """The fields of a cron to change."""
+
+    verbatim_fields = RunBody.verbatim_fields
 
     @model_validator(mode="before")
     @classmethod
     def _null_is_absent(cls, data: Any) -> Any:
-        # Null is a value of `end_time`: it removes it.
+        # Unlike other fields, `end_time` may be null, which removes it.
         if isinstance(data, dict):
             return {k: v for k, v in data.items() if v is not None or k == "end_time"}
         return data
@@ -75,9 +77,9 @@ class Changes(Body):
         return self.model_dump(mode="json", exclude_unset=True)
 
 
-CronChanges: type[Changes] = create_model(
+CronChanges: type[CronChangesBase] = create_model(
     "CronChanges",
-    __base__=Changes,
+    __base__=CronChangesBase,
     __doc__="Fields of a cron to change; null removes `end_time`.",
     **{
         name: (field.rebuild_annotation() | None, None)

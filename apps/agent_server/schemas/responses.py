@@ -18,7 +18,7 @@ class Shape(BaseModel):
 
 
 class Failure(Shape):
-    """Every failure has this shape; `code` is stable and listed in the platform's documentation."""
+    """The shape of every error; `code` is stable and listed in the platform's documentation."""
 
     detail: str
     code: str = ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Literal, Self, get_args
 from uuid import UUID
 
@@ -15,7 +14,8 @@ from apps.agent_server.schemas.base import (
     Flag,
     JSONObject,
     Query,
-    read_json,
+    as_list,
+    to_snake_case,
 )
 from apps.agent_server.statuses import MultitaskStrategy
 from apps.core.errors import Invalid
@@ -35,11 +35,6 @@ STREAM_MODES: frozenset[str] = frozenset(get_args(StreamMode))
 Nodes = Literal["*"] | list[str]
 MAX_DELAY_SECONDS = 366 * 24 * 3600
 MAX_BATCH_RUNS = 1_000
-_CAPITAL = re.compile("[A-Z]")
-
-
-def _as_list(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
 
 
 class RunConfig(Body):
@@ -58,7 +53,7 @@ class CommandBody(Body):
     @model_validator(mode="before")
     @classmethod
     def _null_is_absent(cls, data: Any) -> Any:
-        # `resume` may be null, which is a valid answer.
+        # Null is a valid value of `resume`.
         return data
 
     @model_validator(mode="before")
@@ -68,7 +63,7 @@ class CommandBody(Body):
             goto, update = data.get("goto"), data.get("update")
             targets = goto if isinstance(goto, list) else [goto]
             if goto is not None and not all(map(_is_target, targets)):
-                raise ValueError("goto must be a node's name, {node, input}, or a list of those")
+                raise ValueError("goto must be a node's name, {node, input}, or a list of these")
             if update is not None and not isinstance(update, dict) and not _is_pairs(update):
                 raise ValueError("update must be an object, or a list of [key, value] pairs")
         return data
@@ -87,6 +82,8 @@ def _is_pairs(value: Any) -> bool:
 class RunBody(Body):
     """A run to create."""
 
+    verbatim_fields = frozenset({"input", "command"})
+
     assistant_id: str = Field(min_length=1, max_length=255)
     input: Any = None
     command: CommandBody | None = None
@@ -95,7 +92,7 @@ class RunBody(Body):
     metadata: JSONObject = {}
     checkpoint: CheckpointReference | None = None
     checkpoint_id: UUID | None = None
-    stream_mode: Annotated[list[StreamMode], BeforeValidator(_as_list)] = ["values"]
+    stream_mode: Annotated[list[StreamMode], BeforeValidator(as_list)] = ["values"]
     stream_subgraphs: bool = False
     stream_resumable: bool = False
     interrupt_before: Nodes | None = None
@@ -118,7 +115,7 @@ class RunBody(Body):
 
     @property
     def kwargs(self) -> JSONObject:
-        """The columns of the run's row, to which the merged `config` and `context` are added."""
+        """The run's `kwargs` column, without the merged `config` and `context`."""
         command = self.command.model_dump() if self.command is not None else None
         return {
             "input": self.input,
@@ -145,28 +142,26 @@ class RunBody(Body):
 
 
 class BatchedRun(RunBody):
-    """A run of a batch. Python clients name its thread here, JavaScript clients use camelCase."""
+    """A run of a batch. Python clients send `thread_id` here; JavaScript clients use camelCase."""
 
     thread_id: UUID | None = None
 
     @model_validator(mode="before")
     @classmethod
     def _in_snake_case(cls, data: Any) -> Any:
-        if not isinstance(data, dict):
-            return data
-        return {_CAPITAL.sub(lambda m: f"_{m[0].lower()}", name): data[name] for name in data}
+        return to_snake_case(data)
 
     @classmethod
     def parse_list(cls, raw: bytes) -> list[Self]:
         """Parse and validate the list; an empty one is `Invalid`."""
-        bodies = read_json(raw)
+        bodies = cls.read(raw)
         if not isinstance(bodies, list) or not 1 <= len(bodies) <= MAX_BATCH_RUNS:
             raise Invalid(f"A batch is a list of 1 to {MAX_BATCH_RUNS} runs.")
         return [cls.check(body) for body in bodies]
 
 
 class RunsToCancel(Body):
-    """The runs to cancel: some of a thread, or all with a status."""
+    """The runs to cancel: some runs of a thread, or all runs with a status."""
 
     thread_id: UUID | None = None
     run_ids: list[UUID] | None = Field(None, min_length=1, max_length=1_000)

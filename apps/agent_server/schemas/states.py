@@ -34,7 +34,7 @@ class HistoryBody(Body):
 
     @property
     def before_id(self) -> str | None:
-        """The checkpoint's id: clients send it, its reference or a whole configuration."""
+        """The checkpoint's id. Clients send the id, a reference or a whole configuration."""
         before = self.before
         if isinstance(before, dict):
             inner = before.get("configurable")
@@ -44,7 +44,7 @@ class HistoryBody(Body):
         try:
             return str(UUID(str(before)))
         except ValueError:
-            raise Invalid("before: must name a checkpoint by its UUID") from None
+            raise Invalid("before: must be the UUID of a checkpoint") from None
 
 
 class StateBody(Body):
@@ -54,6 +54,8 @@ class StateBody(Body):
 
 
 class StateUpdate(Body):
+    verbatim_fields = frozenset({"values"})
+
     values: JSONObject | list[Any] | None = None
     as_node: str | None = None
     checkpoint: CheckpointReference | None = None

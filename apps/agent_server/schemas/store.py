@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from apps.agent_server.schemas.base import Body, Flag, JSONObject, Query
+from apps.agent_server.schemas.base import Body, Flag, JSONObject, Query, as_list
 from apps.agent_server.store import namespaces
 
 MAX_TTL_MINUTES = 52_560_000.0
 """A hundred years."""
 Labels = list[Any]
 """Validated by `namespaces`, whose error texts clients know."""
-
-
-def _one_as_list(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
 
 
 class ItemReference(Body):
@@ -32,6 +28,13 @@ class NewItem(ItemReference):
     index: Literal[False] | list[str] | None = None
     ttl: float | None = Field(None, gt=0, le=MAX_TTL_MINUTES, allow_inf_nan=False)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _null_deletes_nothing(cls, data: Any) -> Any:
+        if isinstance(data, dict) and "value" in data and data["value"] is None:
+            raise ValueError("`value` must be an object, not null: delete the item to remove it")
+        return data
+
     @field_validator("index", mode="before")
     @classmethod
     def _true_is_default(cls, value: Any) -> Any:
@@ -45,7 +48,7 @@ class ItemQuery(Query):
 
 
 class ItemSearch(Body):
-    namespace_prefix: Annotated[Labels, BeforeValidator(_one_as_list)] = []
+    namespace_prefix: Annotated[Labels, BeforeValidator(as_list)] = []
     filter: JSONObject = {}
     limit: int = Field(10, ge=1, le=1000)
     offset: int = Field(0, ge=0, le=2**31)
@@ -54,8 +57,8 @@ class ItemSearch(Body):
 
 
 class NamespaceSearch(Body):
-    prefix: Annotated[Labels, BeforeValidator(_one_as_list)] = []
-    suffix: Annotated[Labels, BeforeValidator(_one_as_list)] = []
+    prefix: Annotated[Labels, BeforeValidator(as_list)] = []
+    suffix: Annotated[Labels, BeforeValidator(as_list)] = []
     max_depth: int | None = Field(None, ge=1, le=namespaces.MAX_LABELS)
     limit: int = Field(100, ge=1, le=1000)
     offset: int = Field(0, ge=0, le=2**31)

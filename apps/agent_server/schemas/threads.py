@@ -20,7 +20,7 @@ _STEP = re.compile(r"\.([^.\[\]]+)|\[(-?\d+)\]")
 
 
 class TTL(Body):
-    """How long to keep a thread after its last activity, and what of it."""
+    """How long a thread is kept after its last activity, and what happens to it then."""
 
     ttl: float = Field(gt=0, le=_MAX_TTL_MINUTES)
     """Minutes."""
@@ -38,6 +38,8 @@ class Superstep(Body):
 
 
 class NewThread(Body):
+    verbatim_fields = frozenset({"supersteps"})
+
     thread_id: UUID | None = None
     metadata: JSONObject = {}
     if_exists: Literal["raise", "do_nothing"] = "raise"
@@ -80,7 +82,7 @@ class ThreadSearch(ThreadCount, Page):
 
     @field_validator("extract")
     @classmethod
-    def _has_paths(cls, extract: dict[str, str]) -> dict[str, str]:
+    def _has_valid_paths(cls, extract: dict[str, str]) -> dict[str, str]:
         for path in extract.values():
             parse_path(path)
         return extract
@@ -91,11 +93,11 @@ def parse_path(path: str) -> tuple[str, list[str]]:
     match = _PATH.fullmatch(path)
     if match is None:
         raise ValueError(
-            f"{path!r} is no path: it begins with values, metadata, config or interrupts and goes "
-            "on with .name, [0] or [-1]"
+            f"{path!r} is not a path: a path begins with values, metadata, config or interrupts, "
+            "followed by .name, [0] or [-1]"
         )
-    column, rest = match.groups()
-    return column, [name or index for name, index in _STEP.findall(rest)]
+    column, steps = match.groups()
+    return column, [name or index for name, index in _STEP.findall(steps)]
 
 
 class Prune(Body):
@@ -124,6 +126,6 @@ class ThreadStreamQuery(Query):
     def _has_known_modes(self) -> Self:
         for mode in (*self.stream_modes, *self.stream_mode):
             if mode not in STREAM_CONTENTS:
-                known = ", ".join(sorted(STREAM_CONTENTS))
-                raise Invalid(f"stream_modes: '{mode}' is none of {known}")
+                supported = ", ".join(sorted(STREAM_CONTENTS))
+                raise Invalid(f"stream_modes: '{mode}' is not one of {supported}")
         return self

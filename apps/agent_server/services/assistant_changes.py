@@ -1,4 +1,4 @@
-"""Creation, change and deletion of assistants. Every change is a version to return to."""
+"""Creation, change and deletion of assistants. Every change creates a version."""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ def create(scope: Scope, body: NewAssistant) -> Assistant:
 
 @transaction.atomic
 def _insert(assistant: Assistant) -> bool:
-    """Insert the row; False if the id exists, which the unique constraint decides."""
+    """Insert the row; return False if its id exists (by the unique constraint)."""
     Assistant.unscoped.bulk_create([assistant], ignore_conflicts=True)
     if not Assistant.unscoped.filter(pk=assistant.pk).exists():
         return False
-    AssistantVersion.of(assistant).save(force_insert=True)
+    AssistantVersion.from_assistant(assistant).save(force_insert=True)
     return True
 
 
 @transaction.atomic
 def update(scope: Scope, assistant_id: UUID, body: AssistantChanges) -> Assistant:
     """Create a version with these changes and make it the active one."""
-    assistant = _locked(scope, assistant_id)
+    assistant = _lock_assistant(scope, assistant_id)
     if body.graph_id is not None and body.graph_id != assistant.graph_id:
         _check_graph(scope, body.graph_id)
         if assistant_id == assistants.system_assistant_id(assistant.graph_id):
@@ -70,14 +70,14 @@ def update(scope: Scope, assistant_id: UUID, body: AssistantChanges) -> Assistan
     highest = _versions(assistant).aggregate(highest=Max("version"))["highest"]
     assistant.version = (highest or 0) + 1
     assistant.save()
-    AssistantVersion.of(assistant).save(force_insert=True)
+    AssistantVersion.from_assistant(assistant).save(force_insert=True)
     return assistant
 
 
 @transaction.atomic
 def set_latest(scope: Scope, assistant_id: UUID, number: int) -> Assistant:
     """Make an earlier version the active one."""
-    assistant = _locked(scope, assistant_id)
+    assistant = _lock_assistant(scope, assistant_id)
     version = _versions(assistant).filter(version=number).first()
     if version is None:
         raise errors.AssistantNotFound
@@ -88,34 +88,34 @@ def set_latest(scope: Scope, assistant_id: UUID, number: int) -> Assistant:
     return assistant
 
 
-def delete(scope: Scope, assistant_id: UUID, *, threads_of: Scope | None) -> None:
+def delete(scope: Scope, assistant_id: UUID, *, threads_scope: Scope | None) -> None:
     """Delete the assistant with its versions and crons.
 
-    With `threads_of`, also delete the threads in this scope whose last run used it. They are
-    deleted before the assistant, so an interrupted request can be repeated.
+    With `threads_scope`, also delete the threads in that scope whose last run used the assistant.
+    Threads are deleted before the assistant, so an interrupted request can be repeated.
     """
     assistants.get(scope, assistant_id)
     if assistant_id in {assistants.system_assistant_id(name) for name in scope.route.graph_ids}:
         raise errors.SystemAssistant(assistants.get(scope, assistant_id).graph_id)
-    if threads_of is not None:
-        _delete_threads(threads_of, assistant_id)
+    if threads_scope is not None:
+        _delete_threads(threads_scope, assistant_id)
     with transaction.atomic():
-        assistant = _locked(scope, assistant_id)
+        assistant = _lock_assistant(scope, assistant_id)
         crons = Cron.objects.for_workspace(scope.route.workspace_id)
-        crons.of(scope.route.deployment_id).filter(assistant_id=assistant_id).delete()
+        crons.for_deployment(scope.route.deployment_id).filter(assistant_id=assistant_id).delete()
         assistant.delete()
 
 
 def _delete_threads(scope: Scope, assistant_id: UUID) -> None:
-    owned = threads.queryset_for(scope).filter(
+    assistant_threads = threads.queryset_for(scope).filter(
         metadata__contains={"assistant_id": str(assistant_id)}
     )
-    delete_threads.delete_rows(list(owned.values_list("pk", flat=True)))
+    delete_threads.delete_rows(list(assistant_threads.values_list("pk", flat=True)))
 
 
-def _locked(scope: Scope, assistant_id: UUID) -> Assistant:
+def _lock_assistant(scope: Scope, assistant_id: UUID) -> Assistant:
     """The assistant, locked: version numbers are assigned under this lock."""
-    rows = assistants.available(scope).select_for_update(of=("self",))
+    rows = assistants.available_queryset_for(scope).select_for_update(of=("self",))
     assistant = rows.filter(assistant_id=assistant_id).first()
     if assistant is None:
         raise errors.AssistantNotFound

@@ -87,53 +87,55 @@ def _create_system_assistants(route: Route, revision_id: UUID) -> None:
     rows = queryset_for(Scope(route)).filter(
         assistant_id__in=[system_assistant_id(name) for name in descriptions]
     )
-    unchanged = [row for row in rows.annotate(highest=Max("versions__version")) if _is_first(row)]
+    unchanged = [
+        row for row in rows.annotate(highest=Max("versions__version")) if _is_unchanged(row)
+    ]
     for assistant in unchanged:
         description = descriptions[assistant.graph_id] or None
-        if assistant.description != description:  # the new revision describes it differently
+        if assistant.description != description:  # the new revision has another description
             assistant.description = description
             assistant.save(update_fields=["description"])
     AssistantVersion.unscoped.bulk_create(
-        [AssistantVersion.of(assistant) for assistant in unchanged],
+        [AssistantVersion.from_assistant(assistant) for assistant in unchanged],
         update_conflicts=True,
         unique_fields=["workspace", "assistant", "version"],
         update_fields=["description"],
     )
 
 
-def _is_first(assistant: Any) -> bool:
-    """Whether the assistant was never changed."""
+def _is_unchanged(assistant: Any) -> bool:
+    """Whether the assistant has its first version only."""
     return assistant.highest in {None, 1}
 
 
-def resolve_id(scope: Scope, text: str) -> UUID:
+def resolve_id(scope: Scope, name_or_id: str) -> UUID:
     """Resolve a run's `assistant_id`, which is a UUID or the name of a graph."""
-    if text in scope.route.graph_ids:
-        return system_assistant_id(text)
+    if name_or_id in scope.route.graph_ids:
+        return system_assistant_id(name_or_id)
     try:
-        return UUID(text)
+        return UUID(name_or_id)
     except ValueError:
-        raise errors.UnknownGraph(text, scope.route.graph_ids) from None
+        raise errors.UnknownGraph(name_or_id, scope.route.graph_ids) from None
 
 
 def queryset_for(scope: Scope) -> AssistantQuerySet:
     """The assistants of the agent that the caller may see."""
     rows = Assistant.objects.for_workspace(scope.route.workspace_id)
-    return rows.of(scope.route.deployment_id).with_metadata(scope.visible)
+    return rows.for_deployment(scope.route.deployment_id).with_metadata(scope.visible)
 
 
-def available(scope: Scope) -> AssistantQuerySet:
+def available_queryset_for(scope: Scope) -> AssistantQuerySet:
     """`queryset_for` without system assistants of graphs that the active revision lacks.
 
     Assistants that users created stay visible without their graph.
     """
     ensure_system_assistants(scope.route)
-    missing = Q(metadata__contains=SYSTEM_METADATA) & ~Q(graph_id__in=scope.route.graph_ids)
-    return queryset_for(scope).exclude(missing)
+    graph_removed = Q(metadata__contains=SYSTEM_METADATA) & ~Q(graph_id__in=scope.route.graph_ids)
+    return queryset_for(scope).exclude(graph_removed)
 
 
 def get(scope: Scope, assistant_id: UUID) -> Assistant:
-    assistant = available(scope).filter(assistant_id=assistant_id).first()
+    assistant = available_queryset_for(scope).filter(assistant_id=assistant_id).first()
     if assistant is None:
         raise errors.AssistantNotFound
     return assistant
@@ -166,7 +168,7 @@ def count(scope: Scope, body: AssistantCount) -> int:
 def list_versions(
     scope: Scope, assistant_id: UUID, body: VersionSearch
 ) -> tuple[Assistant, list[AssistantVersion]]:
-    """The assistant, and a page of its versions, the newest first."""
+    """The assistant and a page of its versions, newest first."""
     assistant = get(scope, assistant_id)
     versions = AssistantVersion.objects.for_workspace(scope.route.workspace_id)
     versions = versions.filter(assistant=assistant).order_by("-version")
@@ -179,35 +181,35 @@ def _search_condition(scope: Scope, body: AssistantCount) -> tuple[str, list[Any
     """The SQL condition of a search and its parameters."""
     ensure_system_assistants(scope.route)
     where = f"workspace_id = %s AND deployment_id = %s AND {_PRESENT}"
-    wanted: list[tuple[str, Any]] = []
+    conditions: list[tuple[str, Any]] = []
     if scope.visible != "{}":
-        wanted.append(("metadata @> %s::jsonb", scope.visible))
+        conditions.append(("metadata @> %s::jsonb", scope.visible))
     if body.metadata:
-        wanted.append(("metadata @> %s::jsonb", storable(dumps(body.metadata)).decode()))
+        conditions.append(("metadata @> %s::jsonb", storable(dumps(body.metadata)).decode()))
     if body.graph_id is not None:
-        wanted.append(("graph_id = %s", body.graph_id))
+        conditions.append(("graph_id = %s", body.graph_id))
     if body.name:
-        wanted.append(("strpos(upper(name), upper(%s)) > 0", body.name))
-    for condition, _ in wanted:
+        conditions.append(("strpos(upper(name), upper(%s)) > 0", body.name))
+    for condition, _ in conditions:
         where += f" AND {condition}"
     parameters = [*scope.key, list(scope.route.graph_ids)]
-    return where, [*parameters, *(value for _, value in wanted)]
+    return where, [*parameters, *(value for _, value in conditions)]
 
 
 class GraphRecord(NamedTuple):
-    """The recorded facts of a graph, without a graph call."""
+    """A graph as its build recorded it."""
 
     graph: RevisionGraph
     config: dict[str, Any] | None
-    """The assistant's configuration, with which a graph factory may build another graph."""
+    """The assistant's configuration, if a graph factory may build a different graph from it."""
 
 
 def get_graph(scope: Scope, text: str) -> GraphRecord:
-    """The graph with this name or of this assistant, as the build recorded it."""
+    """The graph with this name, or of the assistant with this id."""
     ensure_system_assistants(scope.route)
     graph_id, config = text, None
     if text not in scope.route.graph_ids:
-        assistant = get(scope, _uuid(text))
+        assistant = get(scope, _parse_uuid(text))
         graph_id = assistant.graph_id
         config = assistant.config if assistant.context else None
     graphs = RevisionGraph.objects.for_workspace(scope.route.workspace_id)
@@ -217,7 +219,7 @@ def get_graph(scope: Scope, text: str) -> GraphRecord:
     return GraphRecord(graph, config)
 
 
-def _uuid(text: str) -> UUID:
+def _parse_uuid(text: str) -> UUID:
     try:
         return UUID(text)
     except ValueError:

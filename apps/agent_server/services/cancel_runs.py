@@ -1,8 +1,8 @@
 """Cancels runs: on request, when a newer run supersedes them, or when they are deleted.
 
 A pending run ends in the caller's transaction. A running one is marked and ended by its worker or,
-if that is lost, by the worker that claims the run next. The decision is stored in PostgreSQL; the
-messages only make it fast.
+if that is lost, by the worker that claims the run next. PostgreSQL stores the decision; the
+messages only speed up its effect.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def cancel(
 def preempt(thread: UUID, action: Action, by: UUID) -> None:
     """Cancel all other open runs of the thread for the run `by`. Requires a transaction."""
     if _stop([thread], action, {"runs": None, "statuses": ["pending", "running"]}, by):
-        prepared_sql.fetch_row(_MARK_THREAD, [run_state_sql.superseded(by), thread])
+        prepared_sql.fetch_row(_MARK_THREAD, [run_state_sql.superseded_error(by), thread])
 
 
 @transaction.atomic
@@ -108,7 +108,7 @@ def delete_run(thread: UUID, run_id: UUID) -> bool:
         if never_began or run.cancel_action == "rollback":
             _roll_back([run])
         else:
-            _execute_all(run_state_sql.end([_interrupted(run, run_state_sql.CANCELLED)]))
+            _execute_all(run_state_sql.end([_interrupted(run, run_state_sql.CANCELLED_ERROR)]))
         stop_deleted([run_id])
     prepared_sql.execute(_REMOVE, [run_id])
     return True
@@ -135,7 +135,7 @@ def _stop(
     if pending and action == "rollback":
         _roll_back(pending)
     elif pending:
-        error = run_state_sql.superseded(by) if by else run_state_sql.CANCELLED
+        error = run_state_sql.superseded_error(by) if by else run_state_sql.CANCELLED_ERROR
         _execute_all(run_state_sql.end([_interrupted(run, error) for run in pending]))
     for run in pending:
         _after_commit(dispatch.announce_run_end, run.run_id, RunStatus.INTERRUPTED.value)
@@ -149,7 +149,9 @@ def _stop(
 def _roll_back(runs: Sequence[_OpenRun]) -> None:
     threads = sorted({run.thread for run in runs})
     _execute_all(
-        run_state_sql.undo(threads, [(run.run_id, run.attempt, run.status) for run in runs])
+        run_state_sql.roll_back_runs(
+            threads, [(run.run_id, run.attempt, run.status) for run in runs]
+        )
     )
 
 

@@ -14,19 +14,22 @@ from django.utils import timezone
 from apps.agent_server import errors, prepared_sql
 from apps.agent_server.models import AgentRun, Thread
 from apps.agent_server.scope import Scope
-from apps.agent_server.services.threads import RETURNED, THIS, ThreadRow
+from apps.agent_server.services.threads import IS_VISIBLE_THREAD, RETURNED_COLUMNS, ThreadRow
 from apps.core.ids import uuid7
 from apps.core.json import dumps, storable
+from apps.core.verbatim_json import searchable
 
 BATCH_SIZE = 5_000
 """Checkpoints that one transaction deletes."""
 
 # One statement has one snapshot, so a concurrent run changes the source only. The stored state
-# contains the thread's id; a state with tasks is not copied, and reads call the graph instead.
+# contains the thread's id; a state with tasks is not copied, and reads call the graph instead. Its
+# values stay as the graph wrote them.
 _COPY = f"""
 WITH source AS (
-    SELECT * FROM agent_server_thread WHERE {THIS}
-), made AS (
+    SELECT *, CASE WHEN status <> 'busy' THEN {searchable("state")} END AS search_state
+    FROM agent_server_thread WHERE {IS_VISIBLE_THREAD}
+), copy AS (
     INSERT INTO agent_server_thread (
         id, workspace_id, deployment_id, thread_id, status, metadata, config, "values", interrupts,
         error, state, temporary, edits, ttl_minutes, ttl_strategy
@@ -34,43 +37,47 @@ WITH source AS (
     SELECT %s, s.workspace_id, s.deployment_id, %s,
         CASE s.status WHEN 'busy' THEN 'idle' ELSE s.status END, s.metadata || %s::jsonb, s.config,
         s."values", s.interrupts, s.error,
-        CASE WHEN s.status <> 'busy' AND s.state->'tasks' = '[]' THEN s.state || (
-            SELECT jsonb_object_agg(
-                part.key, part.value || jsonb_build_object('thread_id', %s::text)
-            )
-            FROM jsonb_each(s.state) part
-            WHERE part.key IN ('checkpoint', 'parent_checkpoint', 'metadata')
-              AND jsonb_typeof(part.value) = 'object'
-        ) END,
+        CASE WHEN s.search_state->'tasks' = '[]' THEN (
+            '{{"values":' || s."values"::text || ',' || substr((
+                (s.search_state - 'values') || (
+                    SELECT jsonb_object_agg(
+                        part.key, part.value || jsonb_build_object('thread_id', %s::text)
+                    )
+                    FROM jsonb_each(s.search_state) part
+                    WHERE part.key IN ('checkpoint', 'parent_checkpoint', 'metadata')
+                      AND jsonb_typeof(part.value) = 'object'
+                )
+            )::text, 2)
+        )::json END,
         false, least(s.runs_received + s.edits, 1), s.ttl_minutes, s.ttl_strategy
     FROM source s
     RETURNING *
 ), blobs AS (
     INSERT INTO agent_server_checkpointblob (thread_id, namespace, channel, version, kind, blob)
-    SELECT made.id, b.namespace, b.channel, b.version, b.kind, b.blob
-    FROM made, source s JOIN agent_server_checkpointblob b ON b.thread_id = s.id
+    SELECT copy.id, b.namespace, b.channel, b.version, b.kind, b.blob
+    FROM copy, source s JOIN agent_server_checkpointblob b ON b.thread_id = s.id
 ), checkpoints AS (
     INSERT INTO agent_server_checkpoint (
         thread_id, namespace, checkpoint_id, parent_id, run_id, kind, blob, metadata,
         blob_versions, created_at
     )
-    SELECT made.id, c.namespace, c.checkpoint_id, c.parent_id, c.run_id, c.kind, c.blob, c.metadata,
+    SELECT copy.id, c.namespace, c.checkpoint_id, c.parent_id, c.run_id, c.kind, c.blob, c.metadata,
         c.blob_versions, c.created_at
-    FROM made, source s JOIN agent_server_checkpoint c ON c.thread_id = s.id
+    FROM copy, source s JOIN agent_server_checkpoint c ON c.thread_id = s.id
 ), writes AS (
     INSERT INTO agent_server_checkpointwrite (
         thread_id, namespace, checkpoint_id, task_id, task_path, "index", channel, kind, blob
     )
-    SELECT made.id, w.namespace, w.checkpoint_id, w.task_id, w.task_path, w."index", w.channel,
+    SELECT copy.id, w.namespace, w.checkpoint_id, w.task_id, w.task_path, w."index", w.channel,
         w.kind, w.blob
-    FROM made, source s JOIN agent_server_checkpointwrite w ON w.thread_id = s.id
+    FROM copy, source s JOIN agent_server_checkpointwrite w ON w.thread_id = s.id
 )
-SELECT {RETURNED} FROM made
+SELECT {RETURNED_COLUMNS} FROM copy
 """
 
 _STORAGE = f"""
 WITH this AS (
-    SELECT id FROM agent_server_thread WHERE {THIS}
+    SELECT id FROM agent_server_thread WHERE {IS_VISIBLE_THREAD}
 ), checkpoints AS (
     SELECT count(*) AS count,
         coalesce(sum(octet_length(c.blob) + octet_length(c.metadata::text)), 0) AS bytes
@@ -99,15 +106,16 @@ SELECT jsonb_build_object(
 FROM this, checkpoints c, all_channels v, writes w
 """
 
-# What stays: the thread's newest checkpoint, the newest of each graph inside that keeps its state
-# for good (no task in its namespace), and those of tasks that are still under way in the newest.
-# A head that is rebuilt from the writes of its ancestors (a delta channel's counters) keeps them.
+# Kept are the thread's newest checkpoint, the newest one of each subgraph with permanent state (no
+# task in its namespace), and those of tasks that are unfinished in the newest checkpoint. A head
+# that is rebuilt from the writes of its ancestors (it has counters of a delta channel) keeps all
+# of them.
 _DELETE_CHECKPOINTS = f"""
 WITH heads AS (
     SELECT DISTINCT ON (namespace) namespace, checkpoint_id, metadata
     FROM agent_server_checkpoint WHERE thread_id = %(thread)s
     ORDER BY namespace, checkpoint_id DESC
-), kept AS (
+), retained AS (
     SELECT h.* FROM heads h LEFT JOIN heads root ON root.namespace = ''
     WHERE h.namespace NOT LIKE '%%:%%'
        OR h.metadata->'parents'->>'' = root.checkpoint_id::text
@@ -116,7 +124,7 @@ WITH heads AS (
     WHERE c.thread_id = %(thread)s
       AND (%(before)s::timestamptz IS NULL OR c.created_at < %(before)s)
       AND NOT EXISTS (
-          SELECT 1 FROM kept k
+          SELECT 1 FROM retained k
           WHERE k.namespace = c.namespace AND (k.checkpoint_id = c.checkpoint_id
                 OR k.metadata ? 'counters_since_delta_snapshot')
       )
@@ -176,7 +184,7 @@ def measure_storage(scope: Scope, thread_id: UUID) -> str:
 def keep_latest(thread: UUID, *, before: datetime | None = None) -> bool:
     """Delete the checkpoints (older than `before`) that the latest state does not need.
 
-    False for a busy thread, which is not changed. Works in batches; safe to repeat.
+    Returns False for a busy thread, which is left unchanged. Works in batches; safe to repeat.
     """
     params = {"thread": thread, "before": before}
     for statement in (_DELETE_CHECKPOINTS, _DELETE_ORPHANED_WRITES, _DELETE_ORPHANED_BLOBS):

@@ -1,8 +1,8 @@
 """Fires crons: a due cron is a row, which one worker claims.
 
 Beat triggers this every second. Claim, run and next due time are one transaction, so concurrent
-workers and crashes yield one run per due time. Due times that passed during an outage yield one run
-together, because a backlog of runs would overload the agent.
+workers and crashes yield one run per due time. All due times that passed during an outage yield a
+single run, because a backlog of runs would overload the agent.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _due() -> CronQuerySet:
 def fire(cron_id: UUID, thread_pk: UUID | None) -> bool:
     """Start the cron's run and set the next due time; False if it is not due or is locked.
 
-    A rejected run (a busy thread, a missing graph) consumes the due time.
+    A rejected run (a busy thread, a missing graph, a stopped deployment) consumes the due time.
     """
     if thread_pk is not None:
         # Threads are locked first everywhere; deleting the thread deletes the cron.
@@ -82,9 +82,11 @@ def fire(cron_id: UUID, thread_pk: UUID | None) -> bool:
 
 
 def _start(cron: Cron) -> None:
-    route = routes.find(cron.deployment.slug)
+    route = routes.find_route(cron.deployment.slug)
     if route is None or route.deployment_id != cron.deployment_id:
         raise errors.NoSuchAgent
+    if route.is_stopped:
+        return
     scope = Scope(
         route, user=cron.user, graph_context=graph_context_for(cron.user) if cron.user else {}
     )
@@ -94,10 +96,12 @@ def _start(cron: Cron) -> None:
         return
     run = runs.create_stateless(scope, body)
     with connection.cursor() as cursor:
-        cursor.execute(_MARK_THREAD, [dumps(cron.metadata).decode(), *scope.key, run.thread_id])
+        cursor.execute(
+            _MERGE_THREAD_METADATA, [dumps(cron.metadata).decode(), *scope.key, run.thread_id]
+        )
 
 
-_MARK_THREAD = """
+_MERGE_THREAD_METADATA = """
 UPDATE agent_server_thread SET metadata = %s::jsonb || metadata
 WHERE workspace_id = %s AND deployment_id = %s AND thread_id = %s
 """

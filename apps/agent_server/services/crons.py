@@ -13,7 +13,7 @@ from apps.agent_server import errors, schedules
 from apps.agent_server.models import Cron, Thread
 from apps.agent_server.querysets import CronQuerySet
 from apps.agent_server.schemas.base import JSONObject
-from apps.agent_server.schemas.crons import Changes, CronCount, CronSearch, NewCron
+from apps.agent_server.schemas.crons import CronChangesBase, CronCount, CronSearch, NewCron
 from apps.agent_server.scope import Scope
 from apps.agent_server.services import assistants, threads, webhooks
 from apps.core.ids import uuid7
@@ -22,13 +22,13 @@ _SORTED_BY = {"cron_id": "id", "thread_id": "thread__thread_id"}
 
 
 def create(scope: Scope, body: NewCron) -> Cron:
-    """Create a cron whose runs get a new thread each."""
+    """Create a cron that starts each run on a new thread."""
     return _insert(scope, body, None)
 
 
-def create_on_thread(scope: Scope, on: Scope, thread_id: UUID, body: NewCron) -> Cron:
-    """Create a cron on a thread that is visible in the scope `on`."""
-    thread = threads.queryset_for(on).filter(thread_id=thread_id).first()
+def create_on_thread(scope: Scope, threads_scope: Scope, thread_id: UUID, body: NewCron) -> Cron:
+    """Create a cron on a thread that is visible in `threads_scope`."""
+    thread = threads.queryset_for(threads_scope).filter(thread_id=thread_id).first()
     if thread is None:
         raise errors.ThreadNotFound(thread_id)
     return _insert(scope, body, thread)
@@ -36,7 +36,7 @@ def create_on_thread(scope: Scope, on: Scope, thread_id: UUID, body: NewCron) ->
 
 def _insert(scope: Scope, body: NewCron, thread: Thread | None) -> Cron:
     _check_webhook(scope, body)
-    assistant_id = _assistant(scope, body.assistant_id)
+    assistant_id = _resolve_assistant_id(scope, body.assistant_id)
     cron = Cron(
         id=uuid7(),
         workspace_id=scope.route.workspace_id,
@@ -56,9 +56,9 @@ def _check_webhook(scope: Scope, body: NewCron) -> None:
         webhooks.validate(body.webhook, scope.route)
 
 
-def _assistant(scope: Scope, text: str) -> UUID:
+def _resolve_assistant_id(scope: Scope, name_or_id: str) -> UUID:
     assistants.ensure_system_assistants(scope.route)
-    assistant_id = assistants.resolve_id(scope, text)
+    assistant_id = assistants.resolve_id(scope, name_or_id)
     if not assistants.queryset_for(scope.unfiltered()).filter(assistant_id=assistant_id).exists():
         raise errors.AssistantNotFound
     return assistant_id
@@ -101,7 +101,7 @@ def without_cron_id(payload: JSONObject) -> JSONObject:
 
 
 @transaction.atomic
-def update(scope: Scope, cron_id: UUID, changes: Changes) -> Cron:
+def update(scope: Scope, cron_id: UUID, changes: CronChangesBase) -> Cron:
     """Change the cron and validate the result as a whole."""
     cron = (
         queryset_for(scope).select_for_update(no_key=True, of=("self",)).filter(pk=cron_id).first()
@@ -145,7 +145,7 @@ def delete(scope: Scope, cron_id: UUID) -> None:
 def queryset_for(scope: Scope) -> CronQuerySet:
     """The crons of the agent that the caller may see."""
     rows = Cron.objects.for_workspace(scope.route.workspace_id).select_related("thread")
-    return rows.of(scope.route.deployment_id).with_metadata(scope.visible)
+    return rows.for_deployment(scope.route.deployment_id).with_metadata(scope.visible)
 
 
 def search(scope: Scope, body: CronSearch) -> tuple[list[Cron], bool]:

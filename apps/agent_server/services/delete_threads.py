@@ -43,18 +43,18 @@ def delete_rows(pks: Collection[UUID]) -> int:
     """
     rows = Thread.objects.across_workspaces(reason="the caller chose these threads")
     locked = rows.filter(pk__in=pks, temporary=False).order_by("pk").select_for_update(no_key=True)
-    chosen = list(locked.values_list("pk", flat=True))
-    if not chosen:
+    locked_pks = list(locked.values_list("pk", flat=True))
+    if not locked_pks:
         return 0
     runs = AgentRun.objects.across_workspaces(reason="the runs of these threads")
-    of_these = runs.filter(thread__in=chosen)
-    for run_id, status in of_these.unfinished().values_list("pk", "status"):
+    thread_runs = runs.filter(thread__in=locked_pks)
+    for run_id, status in thread_runs.unfinished().values_list("pk", "status"):
         transaction.on_commit(lambda run_id=run_id, status=status: _stop(run_id, status))  # type: ignore[misc]
-    of_these.delete()
+    thread_runs.delete()
     Cron.objects.across_workspaces(reason="they run on these threads").filter(
-        thread__in=chosen
+        thread__in=locked_pks
     ).delete()
-    for pk in chosen:
+    for pk in locked_pks:
         transaction.on_commit(lambda pk=pk: dispatch.announce_thread_deleted(pk))  # type: ignore[misc]
         rows.filter(pk=pk).update(
             thread_id=uuid7(),
@@ -62,7 +62,7 @@ def delete_rows(pks: Collection[UUID]) -> int:
             edits=F("edits") + 1,
             updated_at=timezone.now() - PURGE_AGE,
         )
-    return len(chosen)
+    return len(locked_pks)
 
 
 def _stop(run_id: UUID, status: str) -> None:

@@ -1,8 +1,7 @@
-"""Webhook deliveries: claims due ones and records the result of each attempt."""
+"""Claims due webhook deliveries and records the result of each attempt."""
 
 from __future__ import annotations
 
-import random
 import re
 import time
 from collections.abc import Collection, Mapping
@@ -17,19 +16,24 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from apps.agent_server.services import webhooks
-from apps.agent_server.webhooks import sending, statements
-from apps.agent_server.webhooks.rules import Target, WebhookBlocked, WebhookPolicy
-from apps.agent_server.webhooks.sending import TIMEOUT_SECONDS, DeliveryResult, WebhookRequest
-from apps.core.json import Fragment, dumps, dumps_text, loads
+from apps.agent_server.webhooks import statements
+from apps.agent_server.webhooks.rules import policy_of
+from apps.core.json import Fragment, dumps, dumps_text, loads_exact
 from apps.deployments.models import Deployment
+from apps.deployments.routes import ServingConfig
 from apps.deployments.services import environment
-from apps.deployments.serving_config import ServingConfig
+from apps.webhooks import delivery_request
+from apps.webhooks.delivery_request import DeliveryResult, WebhookRequest
+from apps.webhooks.delivery_worker import (
+    LEASE_SECONDS,
+    RETRY_SECONDS,
+    ClaimedDelivery,
+    retry_delay,
+)
+from apps.webhooks.policy import WebhookBlocked, WebhookPolicy, WebhookTarget
 
-LEASE_SECONDS = TIMEOUT_SECONDS + 45
-RETRY_SECONDS = (1, 5, 30, 120, 600, 1800, 7200, 18_000)
-"""Delay before each retry; after the last one the delivery is given up."""
 DELETE_BATCH_SIZE = 1_000
-WEBHOOKS_DISABLED = "The agent's langgraph.json switches webhooks off."
+WEBHOOKS_DISABLED = "The agent's langgraph.json disables webhooks."
 _TEMPLATE = re.compile(r"\$\{\{\s*env\.(\w+)\s*\}\}")
 _RESERVED_HEADERS = frozenset(
     {"host", "content-length", "content-type", "transfer-encoding", "connection"}
@@ -42,18 +46,6 @@ _DEFAULT_ERRORS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
-    """One attempt that this process has claimed."""
-
-    id: UUID
-    attempt: int
-    """The fencing token: a stale attempt writes nothing."""
-    deployment_id: UUID
-    request: WebhookRequest | DeliveryResult
-    """The request to send, or the result if nothing is to be sent."""
-
-
-@dataclass(frozen=True, slots=True)
 class _Sender:
     """The webhook configuration of an agent."""
 
@@ -62,10 +54,10 @@ class _Sender:
     headers: Mapping[str, str]
     variables: Mapping[str, str]
     keys: tuple[str, ...]
-    is_off: bool
+    is_disabled: bool
 
 
-def claim(limit: int, excluded: Collection[UUID] = ()) -> list[Delivery]:
+def claim(limit: int, excluded: Collection[UUID] = ()) -> list[ClaimedDelivery]:
     """Claim due webhooks of all deployments that are not excluded.
 
     A delivery whose result is not recorded within the lease is due again.
@@ -74,28 +66,28 @@ def claim(limit: int, excluded: Collection[UUID] = ()) -> list[Delivery]:
         cursor.execute(statements.CLAIM, [list(excluded), limit, LEASE_SECONDS])
         rows = cursor.fetchall()
     senders: dict[UUID, _Sender | None] = {}
-    return [_delivery(row, senders) for row in rows]
+    return [_build_delivery(row, senders) for row in rows]
 
 
-def _delivery(row: tuple[Any, ...], senders: dict[UUID, _Sender | None]) -> Delivery:
+def _build_delivery(row: tuple[Any, ...], senders: dict[UUID, _Sender | None]) -> ClaimedDelivery:
     id_, attempt, workspace_id, deployment_id, run_id, thread_id, url, payload, *times = row
     if deployment_id not in senders:
-        senders[deployment_id] = _sender(workspace_id, deployment_id)
+        senders[deployment_id] = _load_sender(workspace_id, deployment_id)
     sender = senders[deployment_id]
     request: WebhookRequest | DeliveryResult
-    if sender is None or sender.is_off:
-        reason = WEBHOOKS_DISABLED if sender else "The agent is gone."
+    if sender is None or sender.is_disabled:
+        reason = WEBHOOKS_DISABLED if sender else "The agent was deleted or has no active revision."
         request = DeliveryResult(error=reason, is_final=True)
     else:
         try:
-            body = _body(run_id, thread_id, payload, *times)
+            body = _build_body(run_id, thread_id, payload, *times)
             request = _build_request(sender, f"msg_{id_}", url, body)
         except WebhookBlocked as error:
             request = DeliveryResult(error=error.detail, is_final=True)
-    return Delivery(id_, attempt, deployment_id, request)
+    return ClaimedDelivery(id_, attempt, deployment_id, request)
 
 
-def _sender(workspace_id: UUID, deployment_id: UUID) -> _Sender | None:
+def _load_sender(workspace_id: UUID, deployment_id: UUID) -> _Sender | None:
     rows = Deployment.objects.for_workspace(workspace_id).present()
     deployment = rows.select_related("active_revision").filter(pk=deployment_id).first()
     if deployment is None or deployment.active_revision is None:
@@ -108,16 +100,16 @@ def _sender(workspace_id: UUID, deployment_id: UUID) -> _Sender | None:
         variables |= environment.revision_variables(revision)
     return _Sender(
         slug=deployment.slug,
-        rules=WebhookPolicy.of(serving.webhooks),
+        rules=policy_of(serving.webhooks),
         headers=serving.webhooks.headers,
         variables=variables,
         keys=webhooks.signing_keys(workspace_id, deployment_id),
-        is_off=serving.http.disable_webhooks,
+        is_disabled=serving.http.disable_webhooks,
     )
 
 
 def _build_request(sender: _Sender, webhook_id: str, url: str, body: bytes) -> WebhookRequest:
-    target, rules = sender.rules.target(url), sender.rules
+    target, rules = sender.rules.parse_target(url), sender.rules
     custom_headers = {
         name: _expand_variables(value, sender.variables) for name, value in sender.headers.items()
     }
@@ -129,18 +121,18 @@ def _build_request(sender: _Sender, webhook_id: str, url: str, body: bytes) -> W
             if name.lower() not in _RESERVED_HEADERS
         },
         "content-type": "application/json",
-        **sending.signature_headers(sender.keys, webhook_id, int(time.time()), body),
+        **delivery_request.signature_headers(sender.keys, webhook_id, int(time.time()), body),
     }
     if target.is_own:
         return WebhookRequest(_own_target(sender.slug, target.path), None, headers, body)
     return WebhookRequest(target, rules, headers, body)
 
 
-def _own_target(slug: str, path: str) -> Target:
+def _own_target(slug: str, path: str) -> WebhookTarget:
     """The address of the agent's own route on this platform."""
     base = urlsplit(settings.INTERNAL_URL)
     secure = base.scheme == "https"
-    return Target(
+    return WebhookTarget(
         base.hostname or "127.0.0.1",
         base.port or (443 if secure else 80),
         is_secure=secure,
@@ -153,7 +145,7 @@ def _expand_variables(template: str, variables: Mapping[str, str]) -> str:
     return _TEMPLATE.sub(lambda match: variables.get(match[1], ""), template).strip()
 
 
-def _body(  # noqa: PLR0917  (the order of the columns)
+def _build_body(  # noqa: PLR0917  (columns of `CLAIM`)
     run_id: UUID,
     thread_id: UUID,
     payload: str,
@@ -162,7 +154,7 @@ def _body(  # noqa: PLR0917  (the order of the columns)
     ended_at: datetime,
 ) -> bytes:
     """The request body: the run at its end, with the thread's values at that time."""
-    fields = loads(payload)
+    fields = loads_exact(payload)
     status = fields["status"]
     error = fields.pop("error") or _DEFAULT_ERRORS.get(status)
     body: dict[str, Any] = {
@@ -184,27 +176,24 @@ def _format_timestamp(value: datetime | None) -> str | None:
     return value.isoformat(timespec="microseconds") if value else None
 
 
-def record(delivery: Delivery, outcome: DeliveryResult, seconds: float) -> None:
-    """Record an attempt and schedule the next one. A stale attempt writes nothing."""
+def record(delivery: ClaimedDelivery, result: DeliveryResult, seconds: float) -> None:
+    """Record an attempt and schedule the next one. The result of a stale attempt is discarded."""
     entry = {
         "at": _format_timestamp(timezone.now()),
-        "status": outcome.status,
-        "error": outcome.error or None,
+        "status": result.status,
+        "error": result.error or None,
         "milliseconds": round(seconds * 1000),
     }
-    params = [dumps_text(entry), outcome.status, outcome.error, delivery.id, delivery.attempt]
+    params = [dumps_text(entry), result.status, result.error, delivery.id, delivery.attempt]
     with connection.cursor() as cursor:
-        if outcome.is_delivered:
+        if result.is_delivered:
             cursor.execute(statements.DELIVERED, params)
-        elif outcome.is_final or delivery.attempt > len(RETRY_SECONDS):
+            return
+        delay = retry_delay(delivery.attempt, result, RETRY_SECONDS)
+        if delay is None:
             cursor.execute(statements.GIVEN_UP, params)
         else:
-            cursor.execute(statements.RETRY, [_retry_delay(delivery, outcome), *params])
-
-
-def _retry_delay(delivery: Delivery, outcome: DeliveryResult) -> float:
-    pause = RETRY_SECONDS[delivery.attempt - 1] * random.uniform(1.0, 1.2)  # noqa: S311  (no secret)
-    return max(pause, outcome.retry_after)
+            cursor.execute(statements.RETRY, [delay, *params])
 
 
 def delete_old() -> int:

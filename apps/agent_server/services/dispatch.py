@@ -10,14 +10,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable
-from functools import cache
 from uuid import UUID
 
 import redis
-from django.conf import settings
 
 from apps.agent_server.messaging import messages, redis_dispatcher
-from apps.agent_server.messaging.redis_connection import Command
+from apps.agent_server.messaging.redis_connection import Command, blocking_client
 from apps.agent_server.streaming import streams
 from apps.core.json import dumps
 
@@ -62,7 +60,7 @@ def announce_run_end(run_id: UUID, status: str) -> None:
 
 def announce_thread_deleted(thread_pk: UUID) -> None:
     """Publish that a thread was deleted."""
-    _send(streams.thread_deleted(thread_pk))
+    _send(streams.publish_thread_deleted(thread_pk))
 
 
 def _send(*commands: Command) -> None:
@@ -71,13 +69,6 @@ def _send(*commands: Command) -> None:
         dispatcher.send(*commands)
         return
     try:
-        messages.send_commands(_client(), *commands)
+        messages.send_commands(blocking_client("slipway-web"), *commands)
     except redis.RedisError as error:
         log.warning("Redis rejected a message, which the sweeper will replace: %s", error)
-
-
-@cache
-def _client() -> redis.Redis:
-    return redis.Redis.from_url(
-        settings.REDIS_URL, socket_timeout=1, socket_connect_timeout=1, client_name="slipway-web"
-    )

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 from typing import NamedTuple
 
-import redis
 from django.conf import settings
 
 from apps.agent_server import prepared_sql
-from apps.agent_server.messaging.messages import CANCELS
 from apps.agent_server.scope import Scope
+from apps.agent_server.services import queue_limits, run_usage
 from apps.agent_server.web import traffic
 
 # Open runs are few, and the index `agent_run_open` holds nothing else.
@@ -28,11 +26,12 @@ WHERE status IN ('pending', 'running') AND workspace_id = %s AND deployment_id =
 class Metrics(NamedTuple):
     pending: int
     running: int
-    waited: float
-    """Seconds that the first runnable pending run has been waiting."""
-    slots: int
-    """Total run capacity of the live workers, which all agents share."""
-    answers: dict[int, int]
+    max_wait_seconds: float
+    """How long the oldest runnable pending run has been waiting."""
+    capacity: int
+    """Concurrent runs of the live workers, which all agents share."""
+    organization_pending: int
+    responses: dict[int, int]
     """Number of responses by status."""
 
     def as_json(self) -> dict[str, object]:
@@ -40,16 +39,16 @@ class Metrics(NamedTuple):
             "queue": {
                 "n_pending": self.pending,
                 "n_running": self.running,
-                "pending_runs_wait_time_max_secs": round(self.waited, 3),
+                "pending_runs_wait_time_max_secs": round(self.max_wait_seconds, 3),
             },
             "workers": {
-                "max": self.slots,
+                "max": self.capacity,
                 "active": self.running,
-                "available": max(0, self.slots - self.running),
+                "available": max(0, self.capacity - self.running),
             },
             "api": {
-                "requests": sum(self.answers.values()),
-                "by_status": {str(status): count for status, count in self.answers.items()},
+                "requests": sum(self.responses.values()),
+                "by_status": {str(status): count for status, count in self.responses.items()},
             },
         }
 
@@ -58,18 +57,39 @@ class Metrics(NamedTuple):
         return "".join(f"{line}\n" for line in self._lines(f'agent="{agent}"'))
 
     def _lines(self, label: str) -> Iterator[str]:
-        yield from _gauge("agent_runs_pending", "Runs that wait.", label, self.pending)
-        yield from _gauge("agent_runs_running", "Runs under way.", label, self.running)
+        yield from _gauge("agent_runs_pending", "Pending runs.", label, self.pending)
         yield from _gauge(
-            "agent_runs_wait_seconds", "How long the first has waited.", label, self.waited
+            "agent_runs_pending_limit",
+            "Highest permitted number of pending runs.",
+            label,
+            settings.MAX_QUEUED_RUNS_PER_DEPLOYMENT,
         )
         yield from _gauge(
-            "agent_workers_slots", "Runs that all workers execute at once.", label, self.slots
+            "agent_organization_runs_pending",
+            "Pending runs of the agent's organization.",
+            label,
+            self.organization_pending,
+        )
+        yield from _gauge(
+            "agent_organization_runs_pending_limit",
+            "Highest permitted number of pending runs of the agent's organization.",
+            label,
+            settings.MAX_QUEUED_RUNS,
+        )
+        yield from _gauge("agent_runs_running", "Running runs.", label, self.running)
+        yield from _gauge(
+            "agent_runs_wait_seconds",
+            "Seconds that the oldest pending run has waited.",
+            label,
+            self.max_wait_seconds,
+        )
+        yield from _gauge(
+            "agent_workers_slots", "Concurrent runs of all workers.", label, self.capacity
         )
         name = "slipway_agent_http_requests_total"
-        yield f"# HELP {name} Answered requests."
+        yield f"# HELP {name} HTTP requests by response status."
         yield f"# TYPE {name} counter"
-        for status, count in self.answers.items():
+        for status, count in self.responses.items():
             yield f'{name}{{{label},status="{status}"}} {count}'
 
 
@@ -81,27 +101,13 @@ def _gauge(name: str, help_text: str, label: str, value: float) -> Iterator[str]
 
 def collect(scope: Scope) -> Metrics:
     """Read the current values: one query on the index of open runs, two Redis commands."""
-    pending, running, waited = prepared_sql.fetch_row(_QUEUE, scope.key) or (0, 0, 0.0)
-    slots = _engines() * settings.AGENT_RUNS_PER_WORKER
+    pending, running, max_wait_seconds = prepared_sql.fetch_row(_QUEUE, scope.key) or (0, 0, 0.0)
+    capacity = run_usage.count_workers() * settings.AGENT_RUNS_PER_WORKER
     return Metrics(
-        pending, running, max(0.0, waited), slots, traffic.responses_for(scope.route.slug)
-    )
-
-
-def _engines() -> int:
-    """The number of live workers; each subscribes to the channel of cancelled runs."""
-    try:
-        [(_, count)] = _client().pubsub_numsub(CANCELS)
-    except redis.RedisError:
-        return 0
-    return int(count)
-
-
-@cache
-def _client() -> redis.Redis:
-    return redis.Redis.from_url(
-        settings.REDIS_URL,
-        socket_timeout=1,
-        socket_connect_timeout=1,
-        client_name="slipway-metrics",
+        pending,
+        running,
+        max(0.0, max_wait_seconds),
+        capacity,
+        sum(queue_limits.count_pending(scope.route.organization_id).values()),
+        traffic.responses_for(scope.route.slug),
     )

@@ -1,4 +1,4 @@
-"""Agent runs: creates them in order of receipt, reads and deletes them."""
+"""Creates agent runs in order of receipt, reads and deletes them."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from apps.agent_server.services import (
     assistants,
     cancel_runs,
     dispatch,
+    queue_limits,
     statements,
     threads,
     webhooks,
@@ -28,10 +29,10 @@ from apps.agent_server.statuses import OPEN, MultitaskStrategy, RunStatus
 from apps.core import request_context
 from apps.core.errors import AppError
 from apps.core.ids import uuid7
-from apps.core.json import dumps, loads, storable
+from apps.core.json import dumps, loads, loads_exact, storable
 
 
-class RunRow(NamedTuple):
+class AgentRunRow(NamedTuple):
     """A run as clients see it; JSON columns as text."""
 
     run_id: UUID
@@ -52,6 +53,13 @@ class RunOutcome(NamedTuple):
     error: dict[str, Any] | None
     values: str | None
     interrupts: dict[str, list[dict[str, Any]]] | None
+
+
+class TraceParent(NamedTuple):
+    """The tracing run below which an agent run is traced, in the project of that run."""
+
+    dotted_order: str
+    project_name: str
 
 
 class JoinableRun(NamedTuple):
@@ -75,25 +83,42 @@ _COLUMNS: list[str | Cast] = [
 ]
 
 
-def create_on_thread(scope: Scope, thread_id: UUID, body: RunBody) -> RunRow:
-    """Receive a run for the thread, behind those that are there, and have it executed.
+def create_on_thread(scope: Scope, thread_id: UUID, body: RunBody) -> AgentRunRow:
+    """Create a run behind the earlier runs of the thread, and queue the thread.
 
-    Runs of one thread get sequence, id and time of creation in one order: that in which they got
-    the thread's lock.
+    Runs get sequence, id and creation time in the order in which they locked the thread. Raises
+    `QueueFull` if the organization or deployment has the maximum of pending runs.
     """
-    parameters = _parameters(scope, body)
+    with queue_limits.reserve(scope.route):
+        return _create_on_thread(scope, thread_id, body)
+
+
+def _create_on_thread(scope: Scope, thread_id: UUID, body: RunBody) -> AgentRunRow:
+    parameters = _build_parameters(scope, body)
     parameters |= {"thread": thread_id, "strategy": body.multitask_strategy.value}
     parameters |= {"on_completion": "keep", "supersedes": False}
-    row = prepared_sql.fetch_row(statements.ON_THREAD, parameters)
+    row = prepared_sql.fetch_row(statements.CREATE_ON_THREAD, parameters)
     if row is None:
         row = _retry_or_raise(scope, thread_id, body, parameters)
     return _dispatch(row, thread_id, body)
 
 
-def create_stateless(scope: Scope, body: RunBody) -> RunRow:
-    """Create a run on a new thread, which is deleted with it unless the request keeps it."""
+def create_stateless(
+    scope: Scope, body: RunBody, *, trace_parent: TraceParent | None = None
+) -> AgentRunRow:
+    """Create a run on a new thread, which is deleted after the run unless the request keeps it.
+
+    Raises `QueueFull` as `create_on_thread` does.
+    """
+    with queue_limits.reserve(scope.route):
+        return _create_stateless(scope, body, trace_parent)
+
+
+def _create_stateless(
+    scope: Scope, body: RunBody, trace_parent: TraceParent | None = None
+) -> AgentRunRow:
     thread_id = uuid7()
-    parameters = _parameters(scope, body)
+    parameters = _build_parameters(scope, body, trace_parent)
     parameters |= {"thread": thread_id, "strategy": MultitaskStrategy.ENQUEUE.value}
     minutes, strategy = threads.resolve_ttl(scope.route, None)
     parameters |= {
@@ -101,36 +126,47 @@ def create_stateless(scope: Scope, body: RunBody) -> RunRow:
         "temporary": body.on_completion == "delete",
         "ttl_minutes": minutes,
         "ttl_strategy": strategy,
-        "owner_metadata": _json(scope.owner_metadata),
+        "owner_metadata": _to_json(scope.owner_metadata),
     }
-    row = prepared_sql.fetch_row(statements.ON_TEMPORARY_THREAD, parameters)
+    row = prepared_sql.fetch_row(statements.CREATE_ON_NEW_THREAD, parameters)
     if row is None:
         raise _missing_reason(scope, parameters["assistant"]) or errors.ThreadOrAssistantNotFound
     return _dispatch(row, thread_id, body)
 
 
-@transaction.atomic
-def create_batch(requests: Sequence[tuple[Scope, BatchedRun]]) -> list[RunRow]:
-    """Create all of these runs or, if one is invalid, none."""
-    rows: dict[int, RunRow] = {}
+def create_batch(requests: Sequence[tuple[Scope, BatchedRun]]) -> list[AgentRunRow]:
+    """Create all runs of one agent, or none if one of them is invalid."""
+    if not requests:
+        return []
+    route = requests[0][0].route
+    with queue_limits.reserve(route, len(requests)), transaction.atomic():
+        return _create_batch(requests)
+
+
+def _create_batch(requests: Sequence[tuple[Scope, BatchedRun]]) -> list[AgentRunRow]:
+    rows: dict[int, AgentRunRow] = {}
     # Threads are locked by id; the runs of one thread keep their order.
     order = sorted(range(len(requests)), key=lambda index: str(requests[index][1].thread_id))
     for index in order:
         scope, body = requests[index]
         if body.thread_id is None:
-            rows[index] = create_stateless(scope, body)
+            rows[index] = _create_stateless(scope, body)
         else:
-            rows[index] = create_on_thread(scope, body.thread_id, body)
+            rows[index] = _create_on_thread(scope, body.thread_id, body)
     return [rows[index] for index in range(len(requests))]
 
 
-def _parameters(scope: Scope, body: RunBody) -> dict[str, Any]:
+def _build_parameters(
+    scope: Scope, body: RunBody, trace_parent: TraceParent | None = None
+) -> dict[str, Any]:
     assistants.ensure_system_assistants(scope.route)
     config = body.config.model_dump(exclude_none=True)
     configurable = {**config.pop("configurable", {}), **(body.context or {})}
     if request_id := _request_id():
         configurable["langgraph_request_id"] = request_id
     kwargs = body.kwargs
+    if trace_parent is not None:
+        kwargs["trace_parent"] = trace_parent._asdict()
     if body.webhook is not None:
         kwargs["webhook"] = webhooks.validate(body.webhook, scope.route)
     return {
@@ -139,12 +175,13 @@ def _parameters(scope: Scope, body: RunBody) -> dict[str, Any]:
         "revision": scope.route.active_revision_id,
         "graphs": list(scope.route.graph_ids),
         "assistant": assistants.resolve_id(scope, body.assistant_id),
-        "config": _json(config),
-        "configurable": _json(scope.configured(configurable)),
-        "context": _json(body.context) if body.context else None,
-        "metadata": _json(body.metadata),
+        "config": _to_json(config),
+        "configurable": _to_json(scope.configured(configurable)),
+        "context": _to_json(body.context) if body.context else None,
+        "metadata": _to_json(body.metadata),
         "visible": scope.visible,
-        "kwargs": _json(kwargs),
+        "kwargs": dumps(kwargs).decode().removesuffix("}"),
+        "resumable": body.stream_resumable,
         "delay": body.after_seconds,
     }
 
@@ -154,21 +191,21 @@ def _request_id() -> str:
     return context.request_id if context is not None else ""
 
 
-def _json(value: Any) -> str:
+def _to_json(value: Any) -> str:
     return storable(dumps(value)).decode()
 
 
 def _retry_or_raise(
     scope: Scope, thread_id: UUID, body: RunBody, parameters: dict[str, Any]
 ) -> tuple[Any, ...]:
-    """Handle a run whose insert found no thread or assistant: create, preempt or raise."""
+    """Insert the run again after creating the thread or preempting its runs, or raise."""
     if error := _missing_reason(scope, parameters["assistant"]):
         raise error
     if not threads.queryset_for(scope).filter(thread_id=thread_id).exists():
         if body.if_not_exists != "create":
             raise errors.ThreadOrAssistantNotFound
         threads.insert(scope, thread_id, scope.owner_metadata)
-    row = prepared_sql.fetch_row(statements.ON_THREAD, parameters)
+    row = prepared_sql.fetch_row(statements.CREATE_ON_THREAD, parameters)
     if row is not None:
         return row
     if body.multitask_strategy == MultitaskStrategy.REJECT:
@@ -179,7 +216,7 @@ def _retry_or_raise(
 @transaction.atomic
 def _preempt(parameters: dict[str, Any]) -> tuple[Any, ...]:
     """Create a run and cancel the thread's other open runs."""
-    row = prepared_sql.fetch_row(statements.ON_THREAD, {**parameters, "supersedes": True})
+    row = prepared_sql.fetch_row(statements.CREATE_ON_THREAD, {**parameters, "supersedes": True})
     if row is None:
         raise errors.ThreadOrAssistantNotFound  # the thread was deleted concurrently
     run_id, thread_pk, *_ = row
@@ -196,13 +233,13 @@ def _missing_reason(scope: Scope, assistant_id: UUID) -> AppError | None:
     return None if graph_id in scope.route.graph_ids else errors.GraphGone(graph_id)
 
 
-def _dispatch(row: tuple[Any, ...], thread_id: UUID, body: RunBody) -> RunRow:
-    run_id, thread_pk, *rest = row
+def _dispatch(row: tuple[Any, ...], thread_id: UUID, body: RunBody) -> AgentRunRow:
+    run_id, thread_pk, *columns = row
     if body.after_seconds:
         prepared_sql.on_commit(lambda: dispatch.schedule_run(body.after_seconds))
     else:
         prepared_sql.on_commit(lambda: dispatch.enqueue_thread(thread_pk))
-    return RunRow(run_id, thread_id, *rest)
+    return AgentRunRow(run_id, thread_id, *columns)
 
 
 def queryset_for(scope: Scope, thread_id: UUID) -> AgentRunQuerySet:
@@ -211,29 +248,31 @@ def queryset_for(scope: Scope, thread_id: UUID) -> AgentRunQuerySet:
     return runs.filter(deployment=scope.route.deployment_id, thread__thread_id=thread_id)
 
 
-def get(scope: Scope, thread_id: UUID, run_id: UUID) -> RunRow:
-    row = prepared_sql.fetch_row(statements.RUN, [run_id, *scope.key, scope.visible, thread_id])
+def get(scope: Scope, thread_id: UUID, run_id: UUID) -> AgentRunRow:
+    row = prepared_sql.fetch_row(
+        statements.SELECT_RUN, [run_id, *scope.key, scope.visible, thread_id]
+    )
     if row is None:
-        raise errors.RunNotFound
-    return RunRow(*row)
+        raise errors.AgentRunNotFound
+    return AgentRunRow(*row)
 
 
 def list_newest(
     scope: Scope, thread_id: UUID, *, limit: int, offset: int, status: str | None
-) -> list[RunRow]:
+) -> list[AgentRunRow]:
     """A page of the thread's runs, newest first."""
     if not threads.queryset_for(scope).filter(thread_id=thread_id).exists():
         raise errors.ThreadNotFound(thread_id)
     rows = queryset_for(scope, thread_id).order_by("-sequence")
     if status:
         rows = rows.filter(status=status) if status in RunStatus.values else rows.none()
-    return [RunRow(*row) for row in rows.values_list(*_COLUMNS)[offset : offset + limit]]
+    return [AgentRunRow(*row) for row in rows.values_list(*_COLUMNS)[offset : offset + limit]]
 
 
 def find_joinable(scope: Scope, run_id: UUID, thread_id: UUID | None = None) -> JoinableRun | None:
-    """The run for a stream's reader; without `thread_id`, on any thread."""
+    """The run, as a reader of its stream needs it; without `thread_id`, on any thread."""
     row = prepared_sql.fetch_row(
-        statements.JOINABLE, [run_id, *scope.key, scope.visible, thread_id, thread_id]
+        statements.SELECT_JOINABLE, [run_id, *scope.key, scope.visible, thread_id, thread_id]
     )
     if row is None:
         return None
@@ -242,12 +281,12 @@ def find_joinable(scope: Scope, run_id: UUID, thread_id: UUID | None = None) -> 
 
 
 def read_outcome(scope: Scope, run_id: UUID) -> RunOutcome | None:
-    """The run's result with the thread's current values; None if the run was deleted."""
-    row = prepared_sql.fetch_row(statements.OUTCOME, [run_id, *scope.key, scope.visible])
+    """The run's status and error with the thread's current values; None if it was deleted."""
+    row = prepared_sql.fetch_row(statements.SELECT_OUTCOME, [run_id, *scope.key, scope.visible])
     if row is None:
         return None
     status, error, values, interrupts = row
-    return RunOutcome(status, loads(error or "null"), values, loads(interrupts or "null"))
+    return RunOutcome(status, loads(error or "null"), values, loads_exact(interrupts or "null"))
 
 
 def find_ended(run_ids: list[UUID]) -> dict[UUID, str]:
@@ -262,9 +301,9 @@ def find_ended(run_ids: list[UUID]) -> dict[UUID, str]:
 
 
 def delete(scope: Scope, thread_id: UUID, run_id: UUID) -> None:
-    """Delete the run and end it if it is open. Its checkpoints are kept."""
+    """Delete the run, after ending it if it is open. Its checkpoints are kept."""
     row = prepared_sql.fetch_row(
-        statements.THREAD_OF_RUN, [run_id, *scope.key, scope.visible, thread_id]
+        statements.SELECT_THREAD_OF_RUN, [run_id, *scope.key, scope.visible, thread_id]
     )
     if row is None or not cancel_runs.delete_run(row[0], run_id):
-        raise errors.RunNotFound
+        raise errors.AgentRunNotFound

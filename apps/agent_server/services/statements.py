@@ -2,7 +2,8 @@
 
 One statement locks the thread, updates it and inserts the run. The row lock orders the runs of a
 thread: under it a run gets sequence, id and creation time, so all three have the same order. The
-request's configuration overrides that of the assistant at that time.
+request's configuration overrides that of the assistant at that time. `kwargs` is JSON text without
+the last brace: input and command are stored as they were sent.
 """
 # ruff: noqa: S608  (the pieces are constants of this module)
 
@@ -28,13 +29,15 @@ assistant AS (
 _INSERT_RUN = """
 INSERT INTO agent_server_agentrun (
     id, workspace_id, deployment_id, thread_id, assistant_id, graph_id, revision_id, sequence,
-    status, metadata, kwargs, multitask_strategy, on_completion, cancel_action, attempt,
+    status, metadata, kwargs, resumable, multitask_strategy, on_completion, cancel_action, attempt,
     lease_owner, available_at, created_at, updated_at
 )
 SELECT uuidv7(), %(workspace)s, %(deployment)s, thread.id, a.assistant_id, a.graph_id,
     thread.revision_id, thread.runs_received, 'pending',
     a.metadata || {thread_metadata} || %(metadata)s::jsonb || {origin},
-    %(kwargs)s::jsonb || jsonb_build_object('config', a.config, 'context', a.context),
+    (%(kwargs)s || ',"config":' || a.config::text || ',"context":' || a.context::text
+        || '}}')::json,
+    %(resumable)s,
     %(strategy)s, %(on_completion)s, '', 0, '',
     clock.now + %(delay)s::float8 * interval '1 second',
     clock.now + %(delay)s::float8 * interval '1 second', clock.now
@@ -43,7 +46,7 @@ RETURNING id, thread_id, assistant_id, status, metadata::text, kwargs::text, mul
     created_at, updated_at
 """
 
-ON_THREAD = (
+CREATE_ON_THREAD = (
     "WITH"
     + _ASSISTANT
     + """, thread AS (
@@ -64,7 +67,7 @@ ON_THREAD = (
 """Returns and changes nothing if there is no such thread or assistant, or if the thread is busy and
 the strategy does not allow another run."""
 
-ON_TEMPORARY_THREAD = (
+CREATE_ON_NEW_THREAD = (
     "WITH"
     + _ASSISTANT
     + """, thread AS (
@@ -90,7 +93,7 @@ WHERE r.id = %s AND r.workspace_id = %s AND r.deployment_id = %s
   AND t.metadata @> %s::jsonb
 """
 
-RUN = (
+SELECT_RUN = (
     """
 SELECT r.id, t.thread_id, r.assistant_id, r.status, r.metadata::text, r.kwargs::text,
     r.multitask_strategy, r.created_at, r.updated_at
@@ -99,12 +102,14 @@ SELECT r.id, t.thread_id, r.assistant_id, r.status, r.metadata::text, r.kwargs::
     + "AND t.thread_id = %s"
 )
 
-THREAD_OF_RUN = "SELECT r.thread_id" + _FROM_VISIBLE_RUN + "AND t.thread_id = %s"
+SELECT_THREAD_OF_RUN = "SELECT r.thread_id" + _FROM_VISIBLE_RUN + "AND t.thread_id = %s"
 
-JOINABLE = (
-    "SELECT r.status, (r.kwargs->'resumable')::boolean"
+SELECT_JOINABLE = (
+    "SELECT r.status, r.resumable"
     + _FROM_VISIBLE_RUN
     + "AND (%s::uuid IS NULL OR t.thread_id = %s)"
 )
 
-OUTCOME = 'SELECT r.status, r.error::text, t."values"::text, t.interrupts::text' + _FROM_VISIBLE_RUN
+SELECT_OUTCOME = (
+    'SELECT r.status, r.error::text, t."values"::text, t.interrupts::text' + _FROM_VISIBLE_RUN
+)

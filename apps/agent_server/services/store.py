@@ -13,14 +13,14 @@ from apps.agent_server import prepared_sql
 from apps.agent_server.schemas.store import ItemReference, ItemSearch, NamespaceSearch, NewItem
 from apps.agent_server.scope import Scope
 from apps.agent_server.store import filters, namespaces, statements
-from apps.agent_server.store.namespaces import Match
-from apps.agent_server.store.statements import ItemKey, Owner, Query, Vector
+from apps.agent_server.store.namespaces import NamespaceMatch
+from apps.agent_server.store.statements import ItemKey, Statement, StoreOwner, Vector
 from apps.core.json import dumps, storable
 
 DELETE_BATCH_SIZE = 1_000
 
 
-class Item(NamedTuple):
+class ItemRow(NamedTuple):
     """An item as clients see it; the value as text."""
 
     namespace: list[str]
@@ -31,40 +31,40 @@ class Item(NamedTuple):
     score: float | None = None
 
 
-def get(scope: Scope, place: ItemReference, *, refresh: bool | None) -> Item | None:
+def get(scope: Scope, reference: ItemReference, *, refresh: bool | None) -> ItemRow | None:
     """The item unless it is missing or expired; reading may extend its time to live."""
-    place.validate_key()
-    query = statements.get(owner_of(scope), ItemKey(place.namespace, place.key))
+    reference.validate_key()
+    query = statements.get(owner_of(scope), ItemKey(reference.namespace, reference.key))
     row = prepared_sql.fetch_row(*query)
     if row is None:
         return None
-    *shown, row_id, has_ttl = row
+    *fields, row_id, has_ttl = row
     _extend_ttl(scope, [row_id] if has_ttl else [], refresh=refresh)
-    return Item(*shown)
+    return ItemRow(*fields)
 
 
 @transaction.atomic
 def put(scope: Scope, item: NewItem, vectors: Sequence[Vector] = ()) -> None:
     """Create or replace the item. Safe to repeat."""
     item.validate_key()
-    owner, place = owner_of(scope), ItemKey(item.namespace, item.key)
+    owner, key = owner_of(scope), ItemKey(item.namespace, item.key)
     ttl = scope.route.serving.store.ttl
     minutes = item.ttl if item.ttl is not None or ttl is None else ttl.default_ttl
-    _execute(statements.put(owner, place, storable(dumps(item.value)).decode(), minutes))
-    _execute(statements.delete_vectors(owner, place))
+    _execute(statements.put(owner, key, storable(dumps(item.value)).decode(), minutes))
+    _execute(statements.delete_vectors(owner, key))
     if vectors:
-        _execute(statements.put_vectors(owner, place, vectors))
+        _execute(statements.put_vectors(owner, key, vectors))
 
 
 @transaction.atomic
-def delete(scope: Scope, place: ItemReference) -> None:
+def delete(scope: Scope, reference: ItemReference) -> None:
     """Delete the item, if it exists."""
-    place.validate_key()
-    for query in statements.delete(owner_of(scope), ItemKey(place.namespace, place.key)):
+    reference.validate_key()
+    for query in statements.delete(owner_of(scope), ItemKey(reference.namespace, reference.key)):
         _execute(query)
 
 
-def search(scope: Scope, body: ItemSearch, query: Vector | None = None) -> list[Item]:
+def search(scope: Scope, body: ItemSearch, query: Vector | None = None) -> list[ItemRow]:
     """Items below a prefix, ordered by similarity to the query or newest first."""
     namespaces.validate_labels(body.namespace_prefix)
     rows = _rows(
@@ -78,15 +78,15 @@ def search(scope: Scope, body: ItemSearch, query: Vector | None = None) -> list[
         )
     )
     _extend_ttl(scope, [row[5] for row in rows if row[6]], refresh=body.refresh_ttl)
-    return [Item._make((*row[:5], row[7])) for row in rows]
+    return [ItemRow._make((*row[:5], row[7])) for row in rows]
 
 
 def list_namespaces(scope: Scope, body: NamespaceSearch) -> list[list[str]]:
     """The namespaces that contain items."""
     namespaces.validate_labels(body.prefix)
     namespaces.validate_labels(body.suffix)
-    matches = [Match(True, body.prefix)] if body.prefix else []
-    matches += [Match(False, body.suffix)] if body.suffix else []
+    matches = [NamespaceMatch(True, body.prefix)] if body.prefix else []
+    matches += [NamespaceMatch(False, body.suffix)] if body.suffix else []
     query = namespaces.list_namespaces(
         owner_of(scope),
         matches,
@@ -111,22 +111,22 @@ def delete_expired() -> int:
             return deleted
 
 
-def owner_of(scope: Scope) -> Owner:
-    return Owner(scope.route.workspace_id, scope.route.deployment_id)
+def owner_of(scope: Scope) -> StoreOwner:
+    return StoreOwner(scope.route.workspace_id, scope.route.deployment_id)
 
 
 def _extend_ttl(scope: Scope, ids: list[UUID], *, refresh: bool | None) -> None:
     ttl = scope.route.serving.store.ttl
-    by_default = ttl is None or ttl.refresh_on_read
-    if ids and (by_default if refresh is None else refresh):
+    refreshes_by_default = ttl is None or ttl.refresh_on_read
+    if ids and (refreshes_by_default if refresh is None else refresh):
         _execute(statements.extend_ttl(owner_of(scope), ids))
 
 
-def _execute(query: Query) -> None:
+def _execute(query: Statement) -> None:
     prepared_sql.execute(*query)
 
 
-def _rows(query: Query) -> list[tuple[Any, ...]]:
+def _rows(query: Statement) -> list[tuple[Any, ...]]:
     # Not prepared: the best plan depends on prefix and filter.
     with connection.cursor() as cursor:
         cursor.execute(*query)

@@ -1,7 +1,7 @@
 """Reads of streams from PostgreSQL: stored events of resumable runs, and the runs of a thread.
 
 The engine writes the events (`agent_runtime.runs.stream_persistence`) a tenth of a second after it
-wrote them to Redis. They outlive their run by RESUMABLE_STREAM_TTL_SECONDS.
+wrote them to Redis. The events outlive their run by RESUMABLE_STREAM_TTL_SECONDS.
 """
 
 from __future__ import annotations
@@ -35,14 +35,13 @@ WHERE workspace_id = %s AND deployment_id = %s AND thread_id = %s AND NOT tempor
   AND metadata @> %s::jsonb
 """
 _FOLLOWED = """
-SELECT r.id, r.graph_id, r.status = 'running', k.is_resumable,
+SELECT r.id, r.graph_id, r.status = 'running', r.resumable,
     r.status = 'running' OR EXISTS (
         SELECT 1 FROM agent_server_streamedevents s WHERE s.run_id = r.id AND s.position > %s
     )
-FROM agent_server_agentrun r,
-    LATERAL (SELECT coalesce((r.kwargs ->> 'resumable')::boolean, false) AS is_resumable) k
+FROM agent_server_agentrun r
 WHERE r.workspace_id = %s AND r.thread_id = %s AND (r.status = 'running' OR (
-    k.is_resumable AND r.status <> 'pending'
+    r.resumable AND r.status <> 'pending'
     AND r.ended_at > clock_timestamp() - make_interval(secs => %s)))
 ORDER BY r.sequence
 """
@@ -51,7 +50,7 @@ SELECT 1 FROM agent_server_thread WHERE workspace_id = %s AND id = %s AND NOT te
 """
 
 
-def thread_pk(scope: Scope, thread_id: UUID) -> UUID:
+def find_thread_pk(scope: Scope, thread_id: UUID) -> UUID:
     """The primary key of a visible thread. Raises `ThreadNotFound`."""
     row = prepared_sql.fetch_row(_THREAD, [*scope.key, thread_id, scope.visible])
     if row is None:

@@ -25,6 +25,7 @@ from apps.agent_server.scope import Scope
 from apps.agent_server.statuses import ThreadStatus, TTLStrategy
 from apps.core.ids import uuid7
 from apps.core.json import dumps, storable
+from apps.core.verbatim_json import searchable
 from apps.deployments.routes import Route
 
 
@@ -44,7 +45,7 @@ class ThreadRow(NamedTuple):
 
 
 class StateSource(NamedTuple):
-    """What PostgreSQL stores of a thread's state, without a graph call."""
+    """The stored part of a thread's state, and the inputs of a graph call for the rest."""
 
     pk: UUID
     status: str
@@ -62,21 +63,23 @@ class StateSource(NamedTuple):
         return self.state is None and not self.changes
 
     @property
-    def is_settled(self) -> bool:
+    def has_current_state(self) -> bool:
         """Whether the stored state is current: no open run can change it."""
         return self.state is not None and self.status != ThreadStatus.BUSY
 
 
+_SEARCHABLE_VALUES = searchable('"values"')
+_VERBATIM = frozenset({"values", "interrupts"})
 _JSON = frozenset({"metadata", "config", "values", "interrupts", "error"})
 
 
 def _column(name: str) -> str:
-    """The SQL of a returned column; the name is a constant or validated by the body."""
+    """The SQL of a returned column; `name` must be a constant or validated."""
     return f'"{name}"::text' if name in _JSON else f'"{name}"'
 
 
-RETURNED = ", ".join(_column(name) for name in ThreadRow._fields)
-THIS = """workspace_id = %s AND deployment_id = %s AND thread_id = %s AND NOT temporary
+RETURNED_COLUMNS = ", ".join(_column(name) for name in ThreadRow._fields)
+IS_VISIBLE_THREAD = """workspace_id = %s AND deployment_id = %s AND thread_id = %s AND NOT temporary
   AND metadata @> %s::jsonb"""
 _INSERT = f"""
 INSERT INTO agent_server_thread (
@@ -85,34 +88,34 @@ INSERT INTO agent_server_thread (
 )
 VALUES (%s, %s, %s, %s, 'idle', %s::jsonb, '{{}}', %s, %s, %s)
 ON CONFLICT (workspace_id, deployment_id, thread_id) DO NOTHING
-RETURNING {RETURNED}
+RETURNING {RETURNED_COLUMNS}
 """
-_SELECT = f"SELECT {RETURNED} FROM agent_server_thread WHERE {THIS}"
+_SELECT = f"SELECT {RETURNED_COLUMNS} FROM agent_server_thread WHERE {IS_VISIBLE_THREAD}"
 # One statement, so that concurrent changes by a starting run are merged, not overwritten.
 _CHANGE = f"""
 UPDATE agent_server_thread
 SET metadata = metadata || %s::jsonb, updated_at = clock_timestamp(),
     ttl_minutes = coalesce(%s, ttl_minutes), ttl_strategy = coalesce(%s, ttl_strategy)
-WHERE {THIS}
-RETURNING {RETURNED}
+WHERE {IS_VISIBLE_THREAD}
+RETURNING {RETURNED_COLUMNS}
 """
 _STATE_SOURCE = f"""
 SELECT id, status, runs_received + edits, state::text, metadata->>'graph_id', revision_id,
     config::text, xmin::text
-FROM agent_server_thread WHERE {THIS}
+FROM agent_server_thread WHERE {IS_VISIBLE_THREAD}
 """
 _TTL = f"""
 SELECT jsonb_build_object(
     'strategy', ttl_strategy, 'ttl_minutes', ttl_minutes, 'expires_at', ttl_until
 )::text
-FROM agent_server_thread WHERE {THIS} AND ttl_minutes IS NOT NULL
+FROM agent_server_thread WHERE {IS_VISIBLE_THREAD} AND ttl_minutes IS NOT NULL
 """
 
 
 def queryset_for(scope: Scope) -> ThreadQuerySet:
     """The threads of the agent that clients may see."""
     rows = Thread.objects.for_workspace(scope.route.workspace_id)
-    return rows.of(scope.route.deployment_id).with_metadata(scope.visible)
+    return rows.for_deployment(scope.route.deployment_id).with_metadata(scope.visible)
 
 
 def create(scope: Scope, body: NewThread) -> ThreadRow:
@@ -141,9 +144,9 @@ def insert(
     pk: UUID | None = None,
     hidden: bool = False,
 ) -> ThreadRow | None:
-    """Insert the thread; None if the id exists, which the unique constraint decides.
+    """Insert the thread; return None if its id exists (by the unique constraint).
 
-    A `hidden` thread is invisible until its first edit, and purged if there is none.
+    A `hidden` thread is invisible until its first edit; without an edit it is purged.
     """
     text = storable(dumps(metadata)).decode()
     minutes, strategy = resolve_ttl(scope.route, ttl)
@@ -154,7 +157,7 @@ def insert(
 
 
 def resolve_ttl(route: Route, ttl: TTL | None) -> tuple[float | None, str]:
-    """Minutes and strategy of a new thread: the request's, else those of `langgraph.json`."""
+    """Minutes and strategy for a new thread: of the request or, by default, of `langgraph.json`."""
     if ttl is not None:
         return ttl.ttl, ttl.strategy.value
     configured = (route.config.get("checkpointer") or {}).get("ttl") or {}
@@ -181,7 +184,7 @@ def _key(scope: Scope, thread_id: UUID) -> list[Any]:
 
 
 def update(scope: Scope, thread_id: UUID, changes: ThreadChanges) -> ThreadRow:
-    """Merge the metadata into the thread's, also while a run is executed."""
+    """Merge the changes into the thread's metadata; allowed during a run."""
     text = storable(dumps(changes.metadata)).decode()
     ttl = changes.ttl
     ttl_params = [ttl.ttl, ttl.strategy.value] if ttl is not None else [None, None]
@@ -200,14 +203,15 @@ def search(scope: Scope, body: ThreadSearch) -> tuple[list[dict[str, Any]], bool
         names.append("extracted")
         extracted, parameters = _extract_columns(body.extract)
         columns.append(extracted)
-    where, more = _search_condition(scope, body)
+    where, where_parameters = _search_condition(scope, body)
     if body.ids is not None:
         where += " AND thread_id = ANY(%s)"
-        more.append(body.ids)
+        where_parameters.append(body.ids)
     order = "DESC" if body.sort_order == "desc" else "ASC"
     statement = f"""SELECT {", ".join(columns)} FROM agent_server_thread WHERE {where}
         ORDER BY "{body.sort_by}" {order}, id {order} LIMIT %s OFFSET %s"""
-    rows = prepared_sql.fetch_rows(statement, [*parameters, *more, body.limit + 1, body.offset])
+    parameters += [*where_parameters, body.limit + 1, body.offset]
+    rows = prepared_sql.fetch_rows(statement, parameters)
     page = [dict(zip(names, row, strict=True)) for row in rows]
     return page[: body.limit], len(page) > body.limit
 
@@ -217,7 +221,8 @@ def _extract_columns(extract: dict[str, str]) -> tuple[str, list[Any]]:
     pairs, parameters = [], []
     for alias, path in extract.items():
         column, steps = parse_path(path)
-        pairs.append(f'%s::text, "{column}" #> %s::text[]')
+        source = searchable(f'"{column}"') if column in _VERBATIM else f'"{column}"'
+        pairs.append(f"%s::text, {source} #> %s::text[]")
         parameters += [alias, steps]
     return f"jsonb_build_object({', '.join(pairs)})::text", parameters
 
@@ -231,7 +236,7 @@ def count(scope: Scope, body: ThreadCount) -> int:
 
 
 def get_state_source(scope: Scope, thread_id: UUID) -> StateSource:
-    """The stored state of the thread, and what a graph call for it needs."""
+    """The stored state of the thread. Raises `ThreadNotFound`."""
     row = prepared_sql.fetch_row(_STATE_SOURCE, _key(scope, thread_id))
     if row is None:
         raise errors.ThreadNotFound(thread_id)
@@ -247,7 +252,8 @@ def _search_condition(scope: Scope, body: ThreadCount) -> tuple[str, list[Any]]:
     if body.metadata:
         conditions.append(("metadata @> %s::jsonb", storable(dumps(body.metadata)).decode()))
     if body.values:
-        conditions.append(('"values" @> %s::jsonb', storable(dumps(body.values)).decode()))
+        values = storable(dumps(body.values)).decode()
+        conditions.append((f"{_SEARCHABLE_VALUES} @> %s::jsonb", values))
     if body.status is not None:
         conditions.append(("status = %s", body.status.value))
     for condition, _ in conditions:

@@ -1,26 +1,33 @@
-"""Webhooks: schedules them when runs end, lists deliveries, manages signing secrets."""
+"""Webhooks: lists deliveries and manages signing secrets."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
 from apps.agent_server.models import Thread, WebhookDelivery, WebhookSecret
 from apps.agent_server.scope import Scope
-from apps.agent_server.webhooks import sending, statements
-from apps.agent_server.webhooks.rules import WebhookBlocked, validate
+from apps.agent_server.webhooks.rules import validate
 from apps.audit.actions import Action
 from apps.audit.services import Target, record
 from apps.core import secrets
 from apps.deployments.models import Deployment
+from apps.webhooks import delivery_request
+from apps.webhooks.policy import WebhookBlocked
 
-__all__ = ["WebhookBlocked", "add_due", "get_secret", "list_for_run", "replace_secret", "validate"]
+__all__ = [
+    "WebhookBlocked",
+    "create_secret",
+    "get_secret",
+    "list_for_run",
+    "replace_secret",
+    "validate",
+]
 
 PREVIOUS_SECRET_LIFETIME = timedelta(days=1)
 
@@ -31,16 +38,6 @@ class Secret(NamedTuple):
     text: str
     created_at: datetime
     previous_signs_until: datetime | None
-
-
-def add_due(run_ids: Sequence[UUID]) -> None:
-    """Schedule the webhooks of ended runs.
-
-    Call it in the transaction that ends them, after the rows of runs and threads are written. Safe
-    to repeat; open runs and runs without a webhook are skipped.
-    """
-    with connection.cursor() as cursor:
-        cursor.execute(statements.ADD_DUE, [list(run_ids)])
 
 
 def list_for_run(
@@ -54,14 +51,29 @@ def list_for_run(
         rows = rows.filter(thread_id=thread_id)
     if scope.visible != "{}":
         threads = Thread.objects.for_workspace(route.workspace_id).with_metadata(scope.visible)
-        same = {"deployment": route.deployment_id, "thread_id": OuterRef("thread_id")}
-        rows = rows.filter(Exists(threads.filter(**same)))
+        visible_thread = threads.filter(
+            deployment=route.deployment_id, thread_id=OuterRef("thread_id")
+        )
+        rows = rows.filter(Exists(visible_thread))
     return list(rows.defer("payload"))
 
 
-def get_secret(deployment: Deployment) -> Secret:
-    """The deployment's secret, created if it has none."""
+def create_secret(deployment: Deployment) -> Secret:
+    """Create the deployment's secret; an existing one is returned unchanged."""
     return _to_secret(_secret_row(deployment.workspace_id, deployment.pk))
+
+
+def create_secret_of_new(instance: Deployment, *, created: bool, **_: object) -> None:
+    """Create the secret with its deployment: reading it must not write."""
+    if created:
+        create_secret(instance)
+
+
+def get_secret(deployment: Deployment) -> Secret | None:
+    """The deployment's secret; None for a deployment from before secrets were created with it."""
+    rows = WebhookSecret.objects.for_workspace(deployment.workspace_id)
+    row = rows.filter(deployment=deployment).first()
+    return None if row is None else _to_secret(row)
 
 
 @transaction.atomic
@@ -70,7 +82,7 @@ def replace_secret(*, deployment: Deployment) -> Secret:
     _secret_row(deployment.workspace_id, deployment.pk)
     rows = WebhookSecret.objects.for_workspace(deployment.workspace_id)
     row = rows.select_for_update(no_key=True).get(deployment=deployment)
-    row.previous, row.secret = row.secret, secrets.encrypt(sending.generate_secret())
+    row.previous, row.secret = row.secret, secrets.encrypt(delivery_request.generate_secret())
     row.replaced_at = timezone.now()
     row.save(update_fields=["previous", "secret", "replaced_at"])
     record(
@@ -95,7 +107,7 @@ def _secret_row(workspace_id: UUID, deployment_id: UUID) -> WebhookSecret:
     row, _ = rows.get_or_create(
         workspace_id=workspace_id,
         deployment_id=deployment_id,
-        defaults={"secret": secrets.encrypt(sending.generate_secret())},
+        defaults={"secret": secrets.encrypt(delivery_request.generate_secret())},
     )
     return row
 

@@ -13,7 +13,7 @@ class BadFilter(errors.BadRequest):
     code = "bad_filter"
 
 
-class Condition(NamedTuple):
+class FilterClause(NamedTuple):
     text: str
     parameters: list[Any]
 
@@ -21,10 +21,10 @@ class Condition(NamedTuple):
 _ORDERS = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
 
 
-def compile_filter(fields: Mapping[str, Any] | None) -> Condition:
+def compile_filter(fields: Mapping[str, Any] | None) -> FilterClause:
     """Compile a filter to a condition on the column `value`.
 
-    An absent field is null. Order comparisons require two numbers or two texts.
+    An absent field is null. Order comparisons require two numbers or two strings.
     """
     texts: list[str] = []
     parameters: list[Any] = []
@@ -40,7 +40,7 @@ def compile_filter(fields: Mapping[str, Any] | None) -> Condition:
                     continue
             texts.append(_text(operator, operand))
             parameters += _parameters(operator, field, operand)
-    return Condition("".join(f" AND {text}" for text in texts), parameters)
+    return FilterClause("".join(f" AND {text}" for text in texts), parameters)
 
 
 def _operators(rule: Any) -> list[tuple[str, Any]]:
@@ -55,7 +55,7 @@ def _operators(rule: Any) -> list[tuple[str, Any]]:
 def _text(operator: str, operand: Any) -> str:
     if operator in _ORDERS:
         if isinstance(operand, bool) or not isinstance(operand, int | float | str):
-            raise BadFilter(f"{operator}: compares with a number or a text only")
+            raise BadFilter(f"{operator}: must be compared with a number or a string")
         return (
             "jsonb_typeof(value -> %s::text) = jsonb_typeof(%s::text::jsonb)"
             f" AND value -> %s::text {_ORDERS[operator]} %s::text::jsonb"

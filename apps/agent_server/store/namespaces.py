@@ -7,8 +7,14 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import Any, NamedTuple
 
-from apps.agent_server.store.filters import Condition
-from apps.agent_server.store.statements import Owner, Query, prefix_upper_bound
+from apps.agent_server.store.filters import FilterClause
+from apps.agent_server.store.statements import (
+    AGENT,
+    NOT_EXPIRED,
+    Statement,
+    StoreOwner,
+    prefix_condition,
+)
 from apps.core import errors
 
 ANY = "*"
@@ -16,8 +22,6 @@ RESERVED_ROOT = "langgraph"
 MAX_LABELS = 64
 MAX_KEY_BYTES = 2000
 """Limit for namespace and key together, which form one index entry."""
-_ALIVE = "(expires_at IS NULL OR expires_at > statement_timestamp())"
-_AGENT = "workspace_id = %s AND deployment_id = %s"
 
 
 class BadNamespace(errors.Invalid):
@@ -28,7 +32,7 @@ class NamespaceRejected(errors.BadRequest):
     code = "bad_namespace"
 
 
-class Match(NamedTuple):
+class NamespaceMatch(NamedTuple):
     """A prefix or suffix of namespaces; `*` matches any one label."""
 
     is_prefix: bool
@@ -45,7 +49,7 @@ def validate_item_key(namespace: Sequence[Any], key: str) -> None:
             f'Root label for namespace cannot be "{RESERVED_ROOT}". Got: {list(namespace)}'
         )
     if not key or "\0" in key:
-        raise BadNamespace("key: must be a text of at least one character, without NUL")
+        raise BadNamespace("key: must be a non-empty string without NUL")
     if sum(len(text.encode()) for text in (*namespace, key)) > MAX_KEY_BYTES:
         raise BadNamespace(f"namespace and key: together longer than {MAX_KEY_BYTES} bytes")
 
@@ -58,7 +62,7 @@ def validate_labels(namespace: Sequence[Any]) -> None:
         raise BadNamespace(f"namespace: more than {MAX_LABELS} labels")
     for label in namespace:
         if not isinstance(label, str):
-            raise BadNamespace(f"Invalid namespace label '{label}': labels must be texts.")
+            raise BadNamespace(f"Invalid namespace label '{label}': labels must be strings.")
         if not label or "\0" in label:
             raise BadNamespace("Namespace labels cannot be empty.")
         if "." in label:
@@ -68,36 +72,39 @@ def validate_labels(namespace: Sequence[Any]) -> None:
 
 
 def list_namespaces(
-    owner: Owner, matches: Sequence[Match], *, max_depth: int | None, limit: int, offset: int
-) -> Query:
+    owner: StoreOwner,
+    matches: Sequence[NamespaceMatch],
+    *,
+    max_depth: int | None,
+    limit: int,
+    offset: int,
+) -> Statement:
     """The distinct namespaces of items, in order, truncated to `max_depth` labels."""
     prefix: list[str] = []
-    rest: list[Match] = []
+    unindexed_matches: list[NamespaceMatch] = []
     for match in matches:
         start = list(takewhile(lambda label: label != ANY, match.path)) if match.is_prefix else []
         if len(start) > len(prefix) and start[: len(prefix)] == prefix:
             prefix = start
         if len(start) < len(match.path) or prefix[: len(start)] != start:
-            rest.append(match)
-    conditions = [_condition(match) for match in rest]
-    condition = Condition(
+            unindexed_matches.append(match)
+    conditions = [_condition(match) for match in unindexed_matches]
+    condition = FilterClause(
         "".join(f" AND {c.text}" for c in conditions),
         [value for c in conditions for value in c.parameters],
     )
-    below = Condition("", [])
-    if prefix:
-        text = " AND namespace >= %s::text[] AND namespace < %s::text[]"
-        below = Condition(text, [prefix, prefix_upper_bound(prefix)])
-    if rest:
-        return _list_by_scan(owner, below, condition, max_depth, limit, offset)
-    return _list_by_skip_scan(owner, below, max_depth, limit, offset)
+    prefix_range = prefix_condition(prefix)
+    if unindexed_matches:
+        return _list_by_scan(owner, prefix_range, condition, max_depth, limit, offset)
+    return _list_by_skip_scan(owner, prefix_range, max_depth, limit, offset)
 
 
 def _list_by_skip_scan(
-    owner: Owner, below: Condition, max_depth: int | None, limit: int, offset: int
-) -> Query:
-    cut = "namespace" if max_depth is None else f"namespace[1:{int(max_depth)}]"
-    # The next namespace outside of the last one or, if that was not truncated, after it.
+    owner: StoreOwner, prefix_range: FilterClause, max_depth: int | None, limit: int, offset: int
+) -> Statement:
+    selected = "namespace" if max_depth is None else f"namespace[1:{int(max_depth)}]"
+    # The lower bound of the next namespace: past everything below a truncated namespace,
+    # otherwise directly after the last one.
     after = "ns || ''::text"
     if max_depth is not None:
         depth = int(max_depth)
@@ -106,11 +113,11 @@ def _list_by_skip_scan(
             f" ELSE ns[1:{depth - 1}] || (ns[{depth}] || E'\\x01') END"
         )
     first = f"""
-        SELECT {cut} AS ns FROM agent_server_storeitem
-        WHERE {_AGENT}{below.text} AND {_ALIVE}{{more}} ORDER BY namespace LIMIT 1
+        SELECT {selected} AS ns FROM agent_server_storeitem
+        WHERE {AGENT}{prefix_range.text} AND {NOT_EXPIRED}{{more}} ORDER BY namespace LIMIT 1
     """
-    parameters = [*owner, *below.parameters]
-    return Query(
+    parameters = [*owner, *prefix_range.parameters]
+    return Statement(
         f"""
         WITH RECURSIVE listed AS (
             ({first.format(more="")})
@@ -126,25 +133,25 @@ def _list_by_skip_scan(
 
 
 def _list_by_scan(  # noqa: PLR0917
-    owner: Owner,
-    below: Condition,
-    condition: Condition,
+    owner: StoreOwner,
+    prefix_range: FilterClause,
+    condition: FilterClause,
     max_depth: int | None,
     limit: int,
     offset: int,
-) -> Query:
-    cut = "namespace" if max_depth is None else f"namespace[1:{int(max_depth)}]"
-    return Query(
+) -> Statement:
+    selected = "namespace" if max_depth is None else f"namespace[1:{int(max_depth)}]"
+    return Statement(
         f"""
-        SELECT DISTINCT {cut} AS ns FROM agent_server_storeitem
-        WHERE {_AGENT}{below.text} AND {_ALIVE}{condition.text}
+        SELECT DISTINCT {selected} AS ns FROM agent_server_storeitem
+        WHERE {AGENT}{prefix_range.text} AND {NOT_EXPIRED}{condition.text}
         ORDER BY ns LIMIT %s OFFSET %s
         """,
-        [*owner, *below.parameters, *condition.parameters, limit, offset],
+        [*owner, *prefix_range.parameters, *condition.parameters, limit, offset],
     )
 
 
-def _condition(match: Match) -> Condition:
+def _condition(match: NamespaceMatch) -> FilterClause:
     """The condition for a match that is not a range of the index."""
     texts, parameters = ["cardinality(namespace) >= %s::int"], [len(match.path)]
     for index, label in enumerate(match.path):
@@ -155,4 +162,4 @@ def _condition(match: Match) -> Condition:
         else:
             texts.append(f"namespace[cardinality(namespace) - {len(match.path) - index - 1}] = %s")
         parameters.append(label)  # type: ignore[arg-type]
-    return Condition(" AND ".join(texts), list(parameters))
+    return FilterClause(" AND ".join(texts), list(parameters))

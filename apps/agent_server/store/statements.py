@@ -13,15 +13,15 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from apps.agent_server.store.filters import Condition
+from apps.agent_server.store.filters import FilterClause
 
 
-class Query(NamedTuple):
+class Statement(NamedTuple):
     text: str
     parameters: list[Any]
 
 
-class Owner(NamedTuple):
+class StoreOwner(NamedTuple):
     """The deployment that owns a store."""
 
     workspace_id: UUID
@@ -41,69 +41,71 @@ class Vector(NamedTuple):
     embedding: str
 
 
-NO_FENCE = Condition("true", [])
+NO_FENCE = FilterClause("true", [])
 
-_ALIVE = "(expires_at IS NULL OR expires_at > statement_timestamp())"
-_AGENT = "workspace_id = %s AND deployment_id = %s"
-_PLACE = f"{_AGENT} AND namespace = %s::text[] AND key = %s"
-_SHOWN = "namespace, key, value::text, created_at, updated_at"
-_LIFETIME = "statement_timestamp() + make_interval(secs => {} * 60)"
+NOT_EXPIRED = "(expires_at IS NULL OR expires_at > statement_timestamp())"
+AGENT = "workspace_id = %s AND deployment_id = %s"
+_ITEM = f"{AGENT} AND namespace = %s::text[] AND key = %s"
+_ITEM_COLUMNS = "namespace, key, value::text, created_at, updated_at"
+_EXPIRY = "statement_timestamp() + make_interval(secs => {} * 60)"
 
 
-def fence(run_id: UUID, attempt: int) -> Condition:
-    """The condition that the attempt may still write."""
-    return Condition(
+def fence(run_id: UUID, attempt: int) -> FilterClause:
+    """The SQL condition that the attempt may still write."""
+    return FilterClause(
         "EXISTS (SELECT FROM agent_server_agentrun"
         " WHERE id = %s AND attempt = %s AND status = 'running')",
         [run_id, attempt],
     )
 
 
-def lock_attempt(run_id: UUID, attempt: int) -> Query:
+def lock_attempt(run_id: UUID, attempt: int) -> Statement:
     """Lock the run against other attempts; returns a row if the attempt may write."""
-    return Query(
+    return Statement(
         "SELECT 1 FROM agent_server_agentrun"
         " WHERE id = %s AND attempt = %s AND status = 'running' FOR SHARE",
         [run_id, attempt],
     )
 
 
-def get(owner: Owner, item_key: ItemKey) -> Query:
+def get(owner: StoreOwner, item_key: ItemKey) -> Statement:
     """Columns: the item's fields, the row's id, whether it has a time to live."""
-    return Query(
-        f"SELECT {_SHOWN}, id, ttl_minutes IS NOT NULL FROM agent_server_storeitem"
-        f" WHERE {_PLACE} AND {_ALIVE}",
+    return Statement(
+        f"SELECT {_ITEM_COLUMNS}, id, ttl_minutes IS NOT NULL FROM agent_server_storeitem"
+        f" WHERE {_ITEM} AND {NOT_EXPIRED}",
         [*owner, list(item_key.namespace), item_key.key],
     )
 
 
-def extend_ttl(owner: Owner, ids: Sequence[UUID], fence_condition: Condition = NO_FENCE) -> Query:
+def extend_ttl(
+    owner: StoreOwner, ids: Sequence[UUID], fence_condition: FilterClause = NO_FENCE
+) -> Statement:
     """Restart the time to live of these items."""
-    return Query(
-        f"UPDATE agent_server_storeitem SET expires_at = {_LIFETIME.format('ttl_minutes')}"
-        f" WHERE {_AGENT} AND id = ANY(%s::uuid[]) AND ttl_minutes IS NOT NULL"
+    return Statement(
+        f"UPDATE agent_server_storeitem SET expires_at = {_EXPIRY.format('ttl_minutes')}"
+        f" WHERE {AGENT} AND id = ANY(%s::uuid[]) AND ttl_minutes IS NOT NULL"
         f" AND {fence_condition.text}",
         [*owner, list(ids), *fence_condition.parameters],
     )
 
 
 def put(
-    owner: Owner,
+    owner: StoreOwner,
     item_key: ItemKey,
     value: str,
     ttl_minutes: float | None,
-    fence_condition: Condition = NO_FENCE,
-) -> Query:
+    fence_condition: FilterClause = NO_FENCE,
+) -> Statement:
     """Write an item; `created_at` is kept unless the earlier one had expired."""
-    return Query(
+    return Statement(
         f"""
         INSERT INTO agent_server_storeitem AS i (
             id, workspace_id, deployment_id, namespace, key, value, created_at, updated_at,
             ttl_minutes, expires_at
         )
         SELECT uuidv7(), %s, %s, %s::text[], %s, %s::text::jsonb, now, now, ttl,
-            {_LIFETIME.format("ttl")}
-        FROM (SELECT clock_timestamp() AS now, %s::float8 AS ttl) given WHERE {fence_condition.text}
+            {_EXPIRY.format("ttl")}
+        FROM (SELECT clock_timestamp() AS now, %s::float8 AS ttl) input WHERE {fence_condition.text}
         ON CONFLICT (workspace_id, deployment_id, namespace, key) DO UPDATE
         SET value = excluded.value, updated_at = excluded.updated_at,
             ttl_minutes = excluded.ttl_minutes, expires_at = excluded.expires_at,
@@ -121,43 +123,47 @@ def put(
     )
 
 
-def delete_vectors(owner: Owner, item_key: ItemKey, fence_condition: Condition = NO_FENCE) -> Query:
-    return Query(
+def delete_vectors(
+    owner: StoreOwner, item_key: ItemKey, fence_condition: FilterClause = NO_FENCE
+) -> Statement:
+    return Statement(
         "DELETE FROM agent_server_storevector WHERE item_id = ("
-        f"SELECT id FROM agent_server_storeitem WHERE {_PLACE} AND {fence_condition.text})",
+        f"SELECT id FROM agent_server_storeitem WHERE {_ITEM} AND {fence_condition.text})",
         [*owner, list(item_key.namespace), item_key.key, *fence_condition.parameters],
     )
 
 
 def put_vectors(
-    owner: Owner,
+    owner: StoreOwner,
     item_key: ItemKey,
     vectors: Sequence[Vector],
-    fence_condition: Condition = NO_FENCE,
-) -> Query:
+    fence_condition: FilterClause = NO_FENCE,
+) -> Statement:
     """Add vectors to an item that has none."""
     columns = [list(column) for column in zip(*vectors, strict=True)]
-    return Query(
+    return Statement(
         f"""
         INSERT INTO agent_server_storevector (item_id, position, path, dims, embedding)
         SELECT i.id, v.position - 1, v.path, v.dims, v.embedding::vector
         FROM agent_server_storeitem i,
             unnest(%s::text[], %s::int[], %s::text[]) WITH ORDINALITY
                 AS v(path, dims, embedding, position)
-        WHERE {_PLACE} AND {fence_condition.text}
+        WHERE {_ITEM} AND {fence_condition.text}
         """,
         [*columns, *owner, list(item_key.namespace), item_key.key, *fence_condition.parameters],
     )
 
 
-def delete(owner: Owner, item_key: ItemKey, fence_condition: Condition = NO_FENCE) -> list[Query]:
+def delete(
+    owner: StoreOwner, item_key: ItemKey, fence_condition: FilterClause = NO_FENCE
+) -> list[Statement]:
     """Delete an item with its vectors. Locks it first, against concurrent vector inserts."""
     parameters = [*owner, list(item_key.namespace), item_key.key, *fence_condition.parameters]
-    from_item = f"FROM agent_server_storeitem WHERE {_PLACE} AND {fence_condition.text}"
+    from_item = f"FROM agent_server_storeitem WHERE {_ITEM} AND {fence_condition.text}"
     return [
-        Query(f"SELECT id {from_item} FOR UPDATE", parameters),
+        Statement(f"SELECT id {from_item} FOR UPDATE", parameters),
         delete_vectors(owner, item_key, fence_condition),
-        Query(f"DELETE {from_item}", parameters),
+        Statement(f"DELETE {from_item}", parameters),
     ]
 
 
@@ -167,53 +173,54 @@ def prefix_upper_bound(prefix: Sequence[str]) -> list[str]:
     return [*labels, f"{last}\x01"]
 
 
-def _below(prefix: Sequence[str]) -> Condition:
+def prefix_condition(prefix: Sequence[str]) -> FilterClause:
+    """The condition for namespaces with the prefix, as a range of the index."""
     if not prefix:
-        return Condition("", [])
-    return Condition(
+        return FilterClause("", [])
+    return FilterClause(
         " AND namespace >= %s::text[] AND namespace < %s::text[]",
         [list(prefix), prefix_upper_bound(prefix)],
     )
 
 
 def search(
-    owner: Owner,
+    owner: StoreOwner,
     prefix: Sequence[str],
-    condition: Condition,
+    condition: FilterClause,
     *,
     limit: int,
     offset: int,
     query: Vector | None = None,
-) -> Query:
+) -> Statement:
     """Items below a prefix, ordered by similarity to the query if there is one, then newest first.
 
     Columns: the item's fields, the row's id, whether it has a time to live, the score or null.
     """
-    below = _below(prefix)
-    conditions = f"{_AGENT}{below.text} AND {_ALIVE}{condition.text}"
-    parameters = [*owner, *below.parameters, *condition.parameters]
+    prefix_range = prefix_condition(prefix)
+    conditions = f"{AGENT}{prefix_range.text} AND {NOT_EXPIRED}{condition.text}"
+    parameters = [*owner, *prefix_range.parameters, *condition.parameters]
     if query is None:
-        return Query(
+        return Statement(
             f"""
-            SELECT {_SHOWN}, id, ttl_minutes IS NOT NULL, NULL::float8
+            SELECT {_ITEM_COLUMNS}, id, ttl_minutes IS NOT NULL, NULL::float8
             FROM agent_server_storeitem WHERE {conditions}
             ORDER BY updated_at DESC, id DESC LIMIT %s OFFSET %s
             """,
             [*parameters, limit, offset],
         )
-    return Query(
+    return Statement(
         f"""
-        SELECT {_SHOWN}, id, ttl_minutes IS NOT NULL, best.score
+        SELECT {_ITEM_COLUMNS}, id, ttl_minutes IS NOT NULL, best.score
         FROM (
-            SELECT found.id, scored.score
+            SELECT matching.id, scored.score
             FROM (
                 SELECT id, updated_at FROM agent_server_storeitem WHERE {conditions}
-            ) found
+            ) matching
             LEFT JOIN LATERAL (
                 SELECT NULLIF(max(1 - (v.embedding <=> %s::text::vector)), 'NaN') AS score
-                FROM agent_server_storevector v WHERE v.item_id = found.id AND v.dims = %s
+                FROM agent_server_storevector v WHERE v.item_id = matching.id AND v.dims = %s
             ) scored ON true
-            ORDER BY scored.score DESC NULLS LAST, found.updated_at DESC, found.id DESC
+            ORDER BY scored.score DESC NULLS LAST, matching.updated_at DESC, matching.id DESC
             LIMIT %s OFFSET %s
         ) best JOIN agent_server_storeitem USING (id)
         ORDER BY best.score DESC NULLS LAST, updated_at DESC, id DESC

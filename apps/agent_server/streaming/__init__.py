@@ -1,1 +1,1 @@
-"""How runs write their events, how those are kept, and how readers get each of them once."""
+"""Event streams of runs: writing, storing, and reading each event exactly once."""

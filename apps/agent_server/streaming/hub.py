@@ -3,7 +3,7 @@
 A reader of a run subscribes to the run's channel and reads the run's stream from its cursor. A
 reader of a thread receives notices of new runs. After a lost connection every reader reads the
 events since its cursor again, so memory is bounded and no available event is skipped. A periodic
-query of all open runs finds those whose `end` event Redis lost.
+query of the runs that readers follow finds those whose `end` event Redis lost.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ POLLS_BETWEEN_HEALTHY_LOOKUPS = 5
 
 
 class Listener(Protocol):
-    """A subscriber of a channel that is not a run's."""
+    """A subscriber of a channel other than a run's."""
 
     channel: bytes
 
@@ -134,9 +134,6 @@ class StreamHub:
         """Send the command now; raises `RedisLost` while there is no connection."""
         return self._link.send([command])[0]
 
-    async def ask(self, command: Command) -> list[Any]:
-        return [await self.request(command)]
-
     async def aclose(self) -> None:
         for task in (self._reconnecting, self._polling):
             if task is not None:
@@ -173,7 +170,7 @@ class StreamHub:
             except (RedisLost, hiredis.ReplyError):  # Redis is still loading its data
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, 1.0)
-        for reader in self._all():
+        for reader in self._all_readers():
             reader.mark_stale()
         for listeners in self._listeners.values():
             for listener in listeners:
@@ -211,13 +208,15 @@ class StreamHub:
 
         The `end` event follows the commit in PostgreSQL within less than one interval.
         """
-        ended = await in_thread(runs.find_ended, list({reader.run_id for reader in self._all()}))
-        for reader in self._all():
-            if reader.run_id in ended and reader.run_id in self._seen_ended:
-                reader.finish(ended[reader.run_id])
-        self._seen_ended = set(ended)
+        ended_run_ids = await in_thread(
+            runs.find_ended, list({reader.run_id for reader in self._all_readers()})
+        )
+        for reader in self._all_readers():
+            if reader.run_id in ended_run_ids and reader.run_id in self._seen_ended:
+                reader.finish(ended_run_ids[reader.run_id])
+        self._seen_ended = set(ended_run_ids)
 
-    def _all(self) -> list[Subscription]:
+    def _all_readers(self) -> list[Subscription]:
         return [reader for readers in self._readers.values() for reader in readers]
 
 
@@ -230,7 +229,7 @@ def _consume_reply(reply: asyncio.Future[Any]) -> None:
 _hubs: WeakKeyDictionary[asyncio.AbstractEventLoop, StreamHub] = WeakKeyDictionary()
 
 
-def hub() -> StreamHub:
+def get_hub() -> StreamHub:
     """The hub of the running loop."""
     loop = asyncio.get_running_loop()
     loop_hub = _hubs.get(loop)

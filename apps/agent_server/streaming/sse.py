@@ -20,20 +20,20 @@ ERROR = b"error"
 _UNFILTERED = frozenset({ERROR, END})
 
 
-def frame(name: bytes, data: bytes, event_id: EventId | None = None) -> bytes:
+def encode_event(name: bytes, data: bytes, event_id: EventId | None = None) -> bytes:
     """Encode one event; the id, if any, follows the data."""
     if event_id is None:
         return b"event: %b\r\ndata: %b\r\n\r\n" % (name, data)
     return b"event: %b\r\ndata: %b\r\nid: %d-%d\r\n\r\n" % (name, data, *event_id)
 
 
-def error_frame(name: str, message: str) -> bytes:
-    return frame(ERROR, dumps({"error": name, "message": message}))
+def encode_error(name: str, message: str) -> bytes:
+    return encode_event(ERROR, dumps({"error": name, "message": message}))
 
 
-def refusal_frame(error: AppError) -> bytes:
-    """The last frame for a reader whose access has ended."""
-    return error_frame("HTTPException", f"{error.status}: {error.detail}")
+def encode_access_lost(error: AppError) -> bytes:
+    """The last frame for a reader who has lost access."""
+    return encode_error("HTTPException", f"{error.status}: {error.detail}")
 
 
 class StreamModeFilter:
@@ -43,8 +43,8 @@ class StreamModeFilter:
         self._modes = {mode.encode() for mode in modes}
         for mode in modes:
             if mode not in STREAM_MODES:
-                known = ", ".join(sorted(STREAM_MODES))
-                raise Invalid(f"stream_mode: '{mode}' is none of {known}")
+                supported = ", ".join(sorted(STREAM_MODES))
+                raise Invalid(f"stream_mode: '{mode}' is not one of {supported}")
 
     def matches(self, name: bytes) -> bool:
         if not self._modes or name in _UNFILTERED:
@@ -60,7 +60,7 @@ class ResumePosition:
     """The position of a `Last-Event-ID` header."""
 
     def __init__(self, header: str | None) -> None:
-        self.is_given = header is not None
+        self.is_requested = header is not None
         self.is_malformed = False
         self.after: EventId | None = None
         if header is None:
@@ -77,9 +77,9 @@ class FrameRenderer:
     An error is a stream's last event, so no `end` follows it.
     """
 
-    def __init__(self, *, with_ids: bool, wanted: StreamModeFilter | None = None) -> None:
+    def __init__(self, *, with_ids: bool, mode_filter: StreamModeFilter | None = None) -> None:
         self.with_ids = with_ids
-        self.wanted = wanted or StreamModeFilter()
+        self.mode_filter = mode_filter or StreamModeFilter()
         self.end: Event | None = None
         self.has_failed = False
         self.has_started = False
@@ -98,10 +98,10 @@ class FrameRenderer:
                 self.has_started = True
             if event.name == ERROR:
                 self.has_failed = True
-            shown = to_stream_mode(event) if event.name[:1] == CHANNEL_PREFIX else event
-            if shown is not None and self.wanted.matches(shown.name):
-                numbered = self.with_ids and event.id != BEGINNING
-                parts.append(frame(shown.name, shown.data, event.id if numbered else None))
+            mode_event = to_stream_mode(event) if event.name[:1] == CHANNEL_PREFIX else event
+            if mode_event is not None and self.mode_filter.matches(mode_event.name):
+                event_id = event.id if self.with_ids and event.id != BEGINNING else None
+                parts.append(encode_event(mode_event.name, mode_event.data, event_id))
             if self.end is not None:
                 break
         return b"".join(parts)

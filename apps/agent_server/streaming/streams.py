@@ -31,7 +31,6 @@ ENDED_STREAM_TTL_SECONDS = 15
 MAX_STREAM_BATCHES = 1_000
 """Limit in Redis; older events of a resumable run are read from PostgreSQL."""
 IDS_PER_MILLISECOND = 1 << 14
-"""Number of ids per millisecond."""
 _FIRST_MS = 1_735_689_600_000  # 2025
 _ID = re.compile(r"([0-9]{1,15})(?:-([0-9]{1,15}))?")
 
@@ -52,12 +51,12 @@ class EventId(NamedTuple):
         """Parse `<ms>-<n>` or `<ms>`. Raises `ValueError`."""
         match = _ID.fullmatch(text)
         if match is None:
-            raise ValueError("not an event's id")
+            raise ValueError("not an event id")
         return cls(int(match[1]), int(match[2] or 0))
 
     @classmethod
-    def at(cls, position: int) -> Self:
-        """The id with that position; `BEGINNING` for positions before all ids."""
+    def from_position(cls, position: int) -> Self:
+        """The id with this position; `BEGINNING` for a position before all ids."""
         ms, n = divmod(position, IDS_PER_MILLISECOND)
         return cls(ms + _FIRST_MS, n) if position > 0 else cls(0, 0)
 
@@ -88,10 +87,10 @@ class Event(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Events that were written in one entry."""
+    """The events of one stream entry."""
 
     events: list[Event]
-    before: EventId | None
+    previous: EventId | None
     """The previous event: `BEGINNING` for the first batch; None if it is unknown."""
     size: int
 
@@ -111,17 +110,13 @@ def pack_batch(
 
 
 def unpack_batch(packed: bytes) -> Batch:
-    ms, last, events, *rest = msgpack.unpackb(packed, raw=True)
-    before = EventId._make(rest[0]) if rest and rest[0] else None
+    ms, last_n, events, previous = msgpack.unpackb(packed, raw=True)
+    before = EventId._make(previous) if previous else None
     if len(events) == 1:
-        return Batch([Event(EventId(ms, last), *events[0])], before, len(packed))
-    first = last - len(events) + 1
+        return Batch([Event(EventId(ms, last_n), *events[0])], before, len(packed))
+    first = last_n - len(events) + 1
     batch = [Event(EventId(ms, first + i), *event) for i, event in enumerate(events)]
     return Batch(batch, before, len(packed))
-
-
-def unpack_events(packed: bytes) -> list[Event]:
-    return unpack_batch(packed).events
 
 
 class RunStarted(NamedTuple):
@@ -133,7 +128,7 @@ class RunStarted(NamedTuple):
     """Whether PostgreSQL stores its events."""
 
 
-class StateUpdated(NamedTuple):
+class StateUpdatedMessage(NamedTuple):
     """A client edited the thread's state; `state` is the snapshot as JSON."""
 
     state: bytes
@@ -143,14 +138,14 @@ class ThreadDeleted(NamedTuple):
     """The thread was deleted."""
 
 
-Notice = RunStarted | StateUpdated | ThreadDeleted
+Notice = RunStarted | StateUpdatedMessage | ThreadDeleted
 
 
 def thread_channel(thread_pk: UUID) -> str:
     return f"slipway:thread:{thread_pk}"
 
 
-def run_started(thread_pk: UUID, run: RunStarted) -> Command:
+def publish_run_started(thread_pk: UUID, run: RunStarted) -> Command:
     resumable = b"\1" if run.is_resumable else b"\0"
     return (
         "PUBLISH",
@@ -159,18 +154,18 @@ def run_started(thread_pk: UUID, run: RunStarted) -> Command:
     )
 
 
-def state_updated(thread_pk: UUID, state: bytes) -> Command:
+def publish_state_updated(thread_pk: UUID, state: bytes) -> Command:
     return ("PUBLISH", thread_channel(thread_pk), b"s" + state)
 
 
-def thread_deleted(thread_pk: UUID) -> Command:
+def publish_thread_deleted(thread_pk: UUID) -> Command:
     return ("PUBLISH", thread_channel(thread_pk), b"g")
 
 
 def unpack_notice(payload: bytes) -> Notice:
     kind, body = payload[:1], payload[1:]
     if kind == b"s":
-        return StateUpdated(body)
+        return StateUpdatedMessage(body)
     if kind == b"g":
         return ThreadDeleted()
     return RunStarted(UUID(bytes=body[:16]), body[17:].decode(), body[16:17] == b"\1")

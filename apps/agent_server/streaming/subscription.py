@@ -34,7 +34,7 @@ from apps.core.sync_bridge import in_thread
 log = logging.getLogger(__name__)
 
 BATCHES_PER_READ = 200
-"""Number of batches that one read from Redis returns at most."""
+"""Maximum number of batches in one read from Redis."""
 MAILBOX_BYTES = 1024 * 1024
 """Buffer for a slow client; on overflow, the events are read from the stream in Redis again."""
 HISTORY_RETRY_SECONDS = (0.0, 0.1, 0.2, 0.4, 0.8, 1.6)
@@ -43,7 +43,7 @@ RETRY_SECONDS = 0.2
 
 
 class RedisHub(Protocol):
-    """The hub, as far as its subscriptions use it."""
+    """The methods of the hub that a subscription calls."""
 
     @property
     def is_up(self) -> bool: ...
@@ -128,15 +128,15 @@ class Subscription:
             if not self._pending_read.done():
                 return []
             reply, self._pending_read = self._pending_read, None
-            self._store(reply)
-            if events := self._take():
+            self._store_reply(reply)
+            if events := self._take_events():
                 return events
         if self._pause_timer is not None:
             return []
         if self._is_stale and (self._reads_history or self._hub.is_up):
-            self._read_back()
+            self._start_read()
             return []
-        if not self._is_stale and (events := self._take()):
+        if not self._is_stale and (events := self._take_events()):
             return events
         if self._ended is None or self._pending_read is not None or self._pause_timer is not None:
             return []
@@ -194,7 +194,7 @@ class Subscription:
     def _wake(self, _: object = None) -> None:
         self._woken.set()
 
-    def _read_back(self) -> None:
+    def _start_read(self) -> None:
         if self._reads_history:
             self._is_stale = False
             reading = in_thread(stream_history.read_after, self.run_id, self._cursor or BEGINNING)
@@ -203,7 +203,7 @@ class Subscription:
         else:
             self.set_pending_read(self._hub.request(self.read_command()))
 
-    def _store(self, reply: asyncio.Future[Any]) -> None:
+    def _store_reply(self, reply: asyncio.Future[Any]) -> None:
         """Put the batches of a read before those that arrived since."""
         try:
             result = reply.result()
@@ -231,7 +231,7 @@ class Subscription:
             self._is_stale = self._is_stale or len(batches) == BATCHES_PER_READ
             if not batches and not self._mailbox and not self._has_read_history:
                 self._schedule_history_read()
-        if self._is_stale:  # more batches lie between these and the mailbox
+        if self._is_stale:  # batches are missing between these and the mailbox
             self._mailbox.clear()
             self._size = 0
         self._mailbox.extendleft(reversed(batches))
@@ -247,9 +247,9 @@ class Subscription:
         else:
             self._cursor = last.id
 
-    def _take(self) -> list[Event]:
+    def _take_events(self) -> list[Event]:
         mailbox = self._mailbox
-        if len(mailbox) == 1 and mailbox[0].before == self._cursor is not None:
+        if len(mailbox) == 1 and mailbox[0].previous == self._cursor is not None:
             batch = mailbox.popleft()  # the usual case
             self._size, self._tries = 0, 0
             self._cursor = batch.last
@@ -258,7 +258,11 @@ class Subscription:
         while self._mailbox:
             batch, cursor = self._mailbox[0], self._cursor
             is_ahead = cursor is not None and batch.last > cursor
-            if is_ahead and not self._follows(batch) and (events or not self._is_lost(batch)):
+            if (
+                is_ahead
+                and not self._is_contiguous(batch)
+                and (events or not self._confirm_loss(batch))
+            ):
                 break
             self._mailbox.popleft()
             self._size -= batch.size
@@ -272,21 +276,21 @@ class Subscription:
             self._tries = 0
         return events
 
-    def _follows(self, batch: Batch) -> bool:
+    def _is_contiguous(self, batch: Batch) -> bool:
         """Whether no event is known to be missing between the cursor and the batch."""
         cursor = self._cursor or BEGINNING
-        if batch.before is None:
+        if batch.previous is None:
             return not self._is_resumable or batch.events[0].id <= cursor
-        return batch.before <= cursor or batch.events[0].id <= cursor
+        return batch.previous <= cursor or batch.events[0].id <= cursor
 
-    def _is_lost(self, batch: Batch) -> bool:
-        """Whether the events before the batch are lost; otherwise starts to read them."""
+    def _confirm_loss(self, batch: Batch) -> bool:
+        """Return whether the events before the batch are lost; while unknown, read them again."""
         tries, self._tries = self._tries, self._tries + 1
         if tries == 0:
             self._is_stale, self._reads_history = True, False
             return False
-        # Without a known previous event the attempt is over, so its events are stored or lost.
-        pauses = HISTORY_RETRY_SECONDS if batch.before is not None else HISTORY_RETRY_SECONDS[:1]
+        # An unknown previous event is of an earlier attempt: its events are stored or lost by now.
+        pauses = HISTORY_RETRY_SECONDS if batch.previous is not None else HISTORY_RETRY_SECONDS[:1]
         if not self._is_resumable or tries > len(pauses):
             return True
         self._schedule_history_read(pauses[tries - 1])

@@ -21,7 +21,7 @@ from apps.agent_server.streaming.streams import (
     END,
     Event,
     EventId,
-    StateUpdated,
+    StateUpdatedMessage,
     ThreadDeleted,
     thread_channel,
     unpack_notice,
@@ -68,24 +68,24 @@ class ThreadReader:
         self._needs_lookup = False
         self._lookup: asyncio.Task[list[FollowedRun] | None] | None = None
         self._queue: deque[tuple[FollowedRun, EventId | None]] = deque()
-        self._known: OrderedDict[UUID, None] = OrderedDict()
+        self._known_run_ids: OrderedDict[UUID, None] = OrderedDict()
         self._started_runs: list[FollowedRun] = []
-        self._states: deque[StateUpdated] = deque()
+        self._state_updates: deque[StateUpdatedMessage] = deque()
         self._run: FollowedRun | None = None
         self._stream: Subscription | None = None
         self._wakes = 0
         self._wake_requested = False
         self._woken = asyncio.Event()
 
-    async def next(self) -> RunEvents | StateUpdated | CaughtUp | None:
+    async def next(self) -> RunEvents | StateUpdatedMessage | CaughtUp | None:
         """Wait for the next result; None after a `wake`. Raises `ThreadClosed`."""
         while True:
             self._woken.clear()
             if self._wake_requested:
                 self._wake_requested = False
                 return None
-            if self._states:
-                return self._states.popleft()
+            if self._state_updates:
+                return self._state_updates.popleft()
             if self._poll_lookup():
                 continue
             if self._stream is None:
@@ -94,7 +94,7 @@ class ThreadReader:
                 run = self._run
                 if events := self._stream.step():
                     if events[-1].name == END:
-                        self._leave()
+                        self._close_stream()
                     return RunEvents(run, events)
                 if not self._stream.is_waiting:
                     continue
@@ -105,7 +105,7 @@ class ThreadReader:
             await self._woken.wait()
 
     async def wait_started(self) -> None:
-        """Wait until the start position is known: later runs are read from their first event.
+        """Wait until the start position is known; later runs are read from their first event.
 
         Returns after `START_TIMEOUT_SECONDS` if Redis or PostgreSQL is unavailable.
         """
@@ -130,8 +130,8 @@ class ThreadReader:
 
     def on_message(self, payload: bytes) -> None:
         notice = unpack_notice(payload)
-        if isinstance(notice, StateUpdated):
-            self._states.append(notice)
+        if isinstance(notice, StateUpdatedMessage):
+            self._state_updates.append(notice)
         elif isinstance(notice, ThreadDeleted):
             self._needs_lookup = True
         else:
@@ -205,14 +205,14 @@ class ThreadReader:
             self._started_runs.clear()
 
     def _follow(self, run: FollowedRun, after: EventId | None) -> None:
-        if run.run_id not in self._known:
+        if run.run_id not in self._known_run_ids:
             self._remember(run)
             self._queue.append((run, after))
 
     def _remember(self, run: FollowedRun) -> None:
-        self._known[run.run_id] = None
-        if len(self._known) > MAX_KNOWN_RUNS:
-            self._known.popitem(last=False)
+        self._known_run_ids[run.run_id] = None
+        if len(self._known_run_ids) > MAX_KNOWN_RUNS:
+            self._known_run_ids.popitem(last=False)
 
     def _open_next(self) -> None:
         """Open the stream of the next run, if there is one."""
@@ -226,7 +226,7 @@ class ThreadReader:
         if not run.is_open:
             self._stream.finish("over")
 
-    def _leave(self) -> None:
+    def _close_stream(self) -> None:
         if self._stream is not None:
             self._stream.close()
             self._stream = self._run = None
@@ -242,7 +242,7 @@ class ThreadReader:
         trace: TracebackType | None,
     ) -> None:
         self._hub.remove_listener(self)
-        self._leave()
+        self._close_stream()
         if self._lookup is not None:
             self._lookup.cancel()
             with contextlib.suppress(asyncio.CancelledError, Exception):

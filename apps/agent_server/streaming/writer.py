@@ -15,6 +15,7 @@ import hiredis
 from django.conf import settings
 
 from apps.agent_server.messaging.redis_connection import Command, RedisConnection, RedisLost
+from apps.agent_server.streaming.stream_budget import KEEP, StreamBudget, StreamRetention
 from apps.agent_server.streaming.streams import (
     BATCH_FIELD,
     BEGINNING,
@@ -26,7 +27,7 @@ from apps.agent_server.streaming.streams import (
     EventId,
     RunStarted,
     pack_batch,
-    run_started,
+    publish_run_started,
     stream_key,
 )
 from apps.core.json import dumps
@@ -66,30 +67,28 @@ class PendingBatch:
     ended: bool
     thread: UUID | None = None
     graph_id: str = ""
+    retention: StreamRetention = KEEP
+
+    @property
+    def lifetime_seconds(self) -> int:
+        """How long the stream stays in Redis after this batch."""
+        if not self.ended:
+            return STREAM_TTL_SECONDS
+        resumable: int = settings.RESUMABLE_STREAM_TTL_SECONDS
+        return resumable if self.resumable else ENDED_STREAM_TTL_SECONDS
 
     def commands(self) -> list[Command]:
-        name = stream_key(self.run_id)
-        lifetime = STREAM_TTL_SECONDS
-        if self.ended:
-            resumable = settings.RESUMABLE_STREAM_TTL_SECONDS
-            lifetime = resumable if self.resumable else ENDED_STREAM_TTL_SECONDS
-        commands: list[Command] = [
-            (
-                "XADD",
-                name,
-                "MAXLEN",
-                "~",
-                MAX_STREAM_BATCHES,
-                str(self.last),
-                BATCH_FIELD,
-                self.packed,
-            ),
-            ("PUBLISH", name, self.packed),
-            ("EXPIRE", name, lifetime),
-        ]
+        name, last = stream_key(self.run_id), str(self.last)
+        commands: list[Command] = []
+        if self.retention.is_stored:
+            limit = ("MAXLEN", "~", MAX_STREAM_BATCHES)
+            commands.append(("XADD", name, *limit, last, BATCH_FIELD, self.packed))
+        commands += [("PUBLISH", name, self.packed), ("EXPIRE", name, self.lifetime_seconds)]
+        if self.retention.oldest is not None:
+            commands.append(("XTRIM", name, "MINID", str(self.retention.oldest)))
         if self.thread is not None:
             notice = RunStarted(self.run_id, self.graph_id, self.resumable)
-            commands.append(run_started(self.thread, notice))
+            commands.append(publish_run_started(self.thread, notice))
         return commands
 
 
@@ -113,6 +112,7 @@ class StreamWriter:
         self._pending: deque[PendingBatch] = deque()
         self._size = 0
         self._last: dict[UUID, EventId] = {}
+        self._budget = StreamBudget()
         self._clock = BEGINNING
         self._sender: asyncio.Task[None] | None = None
         self._is_writable = asyncio.Event()
@@ -126,6 +126,7 @@ class StreamWriter:
         events: Iterable[tuple[str, bytes]],
         *,
         thread: UUID,
+        deployment: UUID,
         graph_id: str,
         is_first: bool,
         resumable: bool,
@@ -136,6 +137,7 @@ class StreamWriter:
         """
         if is_first:
             self._last[run_id] = BEGINNING
+        self._budget.open(run_id, deployment)
         self.write(run_id, events, resumable=resumable)
         batch = self._open[run_id]
         batch.thread, batch.graph_id = thread, graph_id
@@ -148,12 +150,12 @@ class StreamWriter:
         Returns once they are queued; waits while the queue is above its high-water mark.
         """
         self.write(run_id, events, resumable=resumable)
-        await self.below_high_water()
+        await self.wait_writable()
 
     def write(
         self, run_id: UUID, events: Iterable[tuple[str, bytes]], *, resumable: bool = False
     ) -> bool:
-        """`append` without the wait; on False, await `below_high_water` before the next write."""
+        """`append` without the wait; on False, await `wait_writable` before the next write."""
         batch = self._open.get(run_id)
         if batch is None:
             batch = self._open[run_id] = _OpenBatch()
@@ -168,7 +170,7 @@ class StreamWriter:
         self._wake()
         return self._is_writable.is_set()
 
-    async def below_high_water(self) -> None:
+    async def wait_writable(self) -> None:
         """Wait until the queue is below its high-water mark."""
         await self._is_writable.wait()
 
@@ -193,6 +195,7 @@ class StreamWriter:
         end: StreamEvent = (END.decode(), dumps({"status": status}), result, thread_status)
         pending = self._batch(run_id, _OpenBatch([*events, end], resumable), ended=True)
         self._last.pop(run_id, None)
+        self._budget.end(run_id, pending.lifetime_seconds)
         return pending
 
     def send(self, pending: PendingBatch) -> None:
@@ -208,9 +211,10 @@ class StreamWriter:
         self.send(self.close_stream(run_id, status, result=result, resumable=resumable))
 
     def discard(self, run_id: UUID) -> None:
-        """Forget a run that this worker no longer executes."""
+        """Drop the state of a run that this worker no longer executes."""
         self._close_batch(run_id)
         self._last.pop(run_id, None)
+        self._budget.end(run_id, ENDED_STREAM_TTL_SECONDS)
 
     async def flush(self) -> None:
         """Wait until all batches are sent or Redis is unavailable."""
@@ -231,10 +235,11 @@ class StreamWriter:
         batch = self._open.pop(run_id, None)
         if batch is not None and batch.events:
             for start in range(0, len(batch.events), MAX_BATCH_EVENTS):
-                part = _OpenBatch(batch.events[start : start + MAX_BATCH_EVENTS], batch.resumable)
+                events = batch.events[start : start + MAX_BATCH_EVENTS]
+                chunk = _OpenBatch(events, batch.resumable)
                 if not start:
-                    part.thread, part.graph_id = batch.thread, batch.graph_id
-                self._pending.append(self._batch(run_id, part))
+                    chunk.thread, chunk.graph_id = batch.thread, batch.graph_id
+                self._pending.append(self._batch(run_id, chunk))
 
     def _batch(self, run_id: UUID, batch: _OpenBatch, *, ended: bool = False) -> PendingBatch:
         previous = self._last.get(run_id)
@@ -252,6 +257,7 @@ class StreamWriter:
             ended,
             batch.thread,
             batch.graph_id,
+            self._budget.add(run_id, last, len(packed)),
         )
 
     def _next_id(self, count: int) -> EventId:
@@ -319,7 +325,7 @@ class StreamWriter:
         return unsent
 
     async def _renumber(self, batch: PendingBatch) -> list[PendingBatch]:
-        """Handle a batch that Redis already has, or whose id is below that of a faster clock."""
+        """Handle a rejected id: drop a batch that Redis already has, else give it a newer id."""
         name, last = stream_key(batch.run_id), str(batch.last)
         try:
             [existing, newest] = await self._link.run(
@@ -338,7 +344,7 @@ class StreamWriter:
         return [batch]
 
     def _drop_oldest(self) -> None:
-        """Apply the size limit. Readers find the end of a run in PostgreSQL."""
+        """Drop the oldest batches above the size limit. PostgreSQL still has the end of a run."""
         while self._size > self.MAX_OFFLINE_BYTES and self._pending:
             batch = self._pending.popleft()
             self._size -= len(batch.packed)
@@ -348,7 +354,7 @@ class StreamWriter:
 def _strip_result(
     last: EventId, events: list[StreamEvent], previous: EventId | None
 ) -> bytes | None:
-    """The last batch without the result, which the run's row has; None for other batches."""
+    """The packed last batch without the result, which PostgreSQL has; None for other batches."""
     *others, end = events
     if end[0] != END.decode():
         return None

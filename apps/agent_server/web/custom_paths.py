@@ -1,6 +1,6 @@
 """Matching of an agent's custom routes, and of disabled groups of built-in routes.
 
-Paths of custom routes come from untrusted code, so no regular expression of theirs is executed: a
+Paths of custom routes come from untrusted code, so their regular expressions are not executed: a
 path is compared by segment, in time linear in its length.
 """
 
@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from apps.deployments.langgraph_json.sections import Http
-from apps.deployments.serving_config import CustomRoute
+from apps.deployments.routes import CustomRoute
 
 _PARAMETER = re.compile(r"\{[^{}:]*(?::([a-z]+))?\}")
 _META = frozenset({"info", "docs", "openapi.json", "metrics"})
@@ -27,14 +27,14 @@ class Pattern(NamedTuple):
     """A parsed path of a custom route."""
 
     segments: tuple[str | Callable[[str], bool], ...]
-    takes_rest: bool
+    has_catch_all: bool
     kind: str
     methods: frozenset[str]
 
     def matches(self, segments: list[str]) -> bool:
         if len(segments) < len(self.segments):
             return False
-        if len(segments) > len(self.segments) and not self.takes_rest:
+        if len(segments) > len(self.segments) and not self.has_catch_all:
             return False
         return all(
             expected == segment
@@ -46,11 +46,11 @@ class Pattern(NamedTuple):
 
 @lru_cache(maxsize=256)
 def patterns(routes: tuple[CustomRoute, ...]) -> tuple[Pattern, ...]:
-    """The routes in order, without those that match every path (see `takes_rest`)."""
+    """The routes in order, without those that match every path (see `has_catch_all`)."""
     return tuple(pattern for route in routes if (pattern := _pattern(route)).segments)
 
 
-def takes_rest(routes: tuple[CustomRoute, ...] | None) -> bool:
+def has_catch_all(routes: tuple[CustomRoute, ...] | None) -> bool:
     """Whether the application also receives requests without a built-in route."""
     return routes is None or any(not _pattern(route).segments for route in routes)
 
@@ -96,20 +96,20 @@ def _split(path: str) -> list[str]:
 
 def _pattern(route: CustomRoute) -> Pattern:
     segments: list[str | Callable[[str], bool]] = []
-    takes_rest = route.kind == "mount"
+    has_catch_all = route.kind == "mount"
     for text in _split(route.path):
         kinds = _PARAMETER.findall(text)
         if "path" in kinds:
-            takes_rest = True
+            has_catch_all = True
             break
-        whole = _PARAMETER.fullmatch(text)
+        parameter = _PARAMETER.fullmatch(text)
         if not kinds:
             segments.append(text)
-        elif whole is not None:
-            segments.append(_CHECKS.get(whole[1] or "str", _match_any))
+        elif parameter is not None:
+            segments.append(_CHECKS.get(parameter[1] or "str", _match_any))
         else:
             segments.append(_match_any)
-    return Pattern(tuple(segments), takes_rest, route.kind, route.methods)
+    return Pattern(tuple(segments), has_catch_all, route.kind, route.methods)
 
 
 def _match_any(_: str) -> bool:

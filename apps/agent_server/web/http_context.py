@@ -29,7 +29,9 @@ from apps.api_keys import live_reauth
 from apps.api_keys.authentication import api_key_from_headers, enforce_csrf
 from apps.core import errors
 from apps.core.callers import Caller
-from apps.core.http.wsgi_bridge import Receive, Scope, Send, build_environ, read_body
+from apps.core.http.body_memory import Reservation
+from apps.core.http.body_reader import AsgiScope, Authenticate, Receive, read_body
+from apps.core.http.wsgi_bridge import Send, build_environ
 from apps.core.ids import uuid7
 from apps.core.json import dumps
 from apps.core.observability import metrics
@@ -84,7 +86,7 @@ class HttpRequestContext:
 
     def __init__(
         self,
-        scope: Scope,
+        scope: AsgiScope,
         receive: Receive,
         send: Send,
         path_params: dict[str, str],
@@ -100,7 +102,7 @@ class HttpRequestContext:
         self.credential: live_reauth.Credential | None = None
         """The key or session of the caller; None if the agent's own code authenticates them."""
         self.refusal: errors.AppError | None = None
-        """Why the caller lost access during the response; set within `keep_alive`."""
+        """The error if the caller lost access during the response; set in `keep_alive`."""
         self._is_disconnected = False
         self._route = route
         self._receive = receive
@@ -118,9 +120,10 @@ class HttpRequestContext:
         """The values of each name in the query string."""
         return parse_qs(self.scope["query_string"].decode("latin-1"), keep_blank_values=True)
 
-    async def read_body(self) -> None:
-        """Read the body; raises `TooLarge`, and `ConnectionError` if the client left."""
-        self.body = (await read_body(self.scope, self._receive)).getvalue()
+    async def read_body(self, reservation: Reservation, authenticate: Authenticate) -> None:
+        """Read the body; for the arguments and errors see `body_reader.read_body`."""
+        body = await read_body(self.scope, self._receive, reservation, authenticate)
+        self.body = body.getvalue()
 
     async def run_service(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a service that only executes prepared statements, on the loop if the body is small.
@@ -133,7 +136,9 @@ class HttpRequestContext:
     def admit(self, permission: str) -> Admission:
         """Admit the caller or raise. May query the database: call it in a thread."""
         slug = self.path_params["slug"]
-        self.admission = admit(slug, permission, self.headers, self._member, self.auth_exchange)
+        self.admission = admit(
+            slug, permission, self.headers, self._session_user, self.auth_exchange
+        )
         self.credential = self._credential(self.admission.caller, permission)
         return self.admission
 
@@ -154,13 +159,13 @@ class HttpRequestContext:
     def path_uuid(
         self, name: str, invalid_id: Callable[[str], errors.AppError] = InvalidId
     ) -> UUID:
-        """A path parameter such as `thread_id`; raises `invalid_id("thread")` if it is no UUID."""
+        """A path parameter such as `thread_id`; raises `invalid_id("thread")` for a non-UUID."""
         try:
             return UUID(self.path_params[name])
         except ValueError:
             raise invalid_id(name.removesuffix("_id")) from None
 
-    def _member(self) -> User | None:
+    def _session_user(self) -> User | None:
         """The user of the browser session; requires a CSRF token like any page."""
         request: HttpRequest = WSGIRequest(build_environ(self.scope, io.BytesIO()))
         cookie = request.COOKIES.get(settings.SESSION_COOKIE_NAME)
@@ -199,10 +204,10 @@ class HttpRequestContext:
         return (b"x-request-id", self.request_id.encode())
 
     async def write(self, chunk: bytes) -> None:
-        await self._to_client({"type": "http.response.body", "body": chunk, "more_body": True})
+        await self._send_to_client({"type": "http.response.body", "body": chunk, "more_body": True})
 
     async def finish(self, chunk: bytes = b"") -> None:
-        await self._to_client({"type": "http.response.body", "body": chunk})
+        await self._send_to_client({"type": "http.response.body", "body": chunk})
 
     async def send(self, response: Response) -> None:
         headers = response.headers
@@ -224,7 +229,7 @@ class HttpRequestContext:
         """Whether the client has disconnected or lost access."""
         return self._is_disconnected or self.refusal is not None
 
-    async def _to_client(self, message: dict[str, Any]) -> None:
+    async def _send_to_client(self, message: dict[str, Any]) -> None:
         try:
             await self._send(message)
         except OSError:

@@ -17,7 +17,8 @@ from weakref import WeakKeyDictionary
 from django.conf import settings
 
 from apps.agent_server.auth.custom_auth import AuthPending, strip_platform_credentials
-from apps.agent_server.messaging.calls import CallFailed, acall
+from apps.agent_server.messaging import calls
+from apps.agent_server.messaging.calls import CallFailed
 from apps.agent_server.messaging.redis_connection import RedisLost
 from apps.agent_server.web.cors import ASGI_HEADERS
 from apps.agent_server.web.http_context import Headers, HttpRequestContext, Response
@@ -27,7 +28,6 @@ from apps.core import errors
 from apps.core.http.middleware import as_app_error
 from apps.core.json import dumps, loads
 from apps.core.sync_bridge import in_thread
-from apps.deployments.models import Revision
 from apps.deployments.routes import Route
 from apps.organizations.permissions import Permission
 
@@ -37,11 +37,27 @@ Header = tuple[bytes, bytes]
 MAX_CONCURRENT_REQUESTS = 200
 """Concurrent requests to one deployment's custom routes in one web process."""
 _SANDBOX = b"sandbox allow-downloads allow-forms allow-modals allow-popups allow-scripts"
-# Headers that apply to the whole connection or the whole origin.
-_FORBIDDEN_RESPONSE_HEADERS = frozenset(
+# Headers about the response itself. Others may apply to the connection or, for weeks, to the whole
+# origin: `Alt-Svc`, `NEL`, `Report-To`, `Clear-Site-Data`, `Accept-CH`.
+_RESPONSE_HEADERS = frozenset(
     (
-        *(b"connection", b"keep-alive", b"transfer-encoding", b"upgrade", b"trailer"),
-        *(b"clear-site-data", b"service-worker-allowed", b"strict-transport-security"),
+        *(b"accept-ranges", b"age", b"allow", b"cache-control", b"content-disposition"),
+        *(b"content-encoding", b"content-language", b"content-length", b"content-location"),
+        *(b"content-range", b"content-security-policy", b"content-type", b"deprecation"),
+        *(b"cross-origin-embedder-policy", b"cross-origin-opener-policy"),
+        *(b"cross-origin-resource-policy", b"etag", b"expires", b"last-modified", b"link"),
+        *(b"location", b"permissions-policy", b"pragma", b"preference-applied"),
+        *(b"referrer-policy", b"request-id", b"retry-after", b"server-timing", b"sunset"),
+        *(b"timing-allow-origin", b"traceparent", b"tracestate", b"vary", b"www-authenticate"),
+    )
+)
+_RESPONSE_HEADER_PREFIXES = (b"access-control-", b"mcp-", b"ratelimit", b"webhook-", b"x-")
+# A proxy in front of the platform executes them.
+_PROXY_COMMANDS = (b"x-accel-", b"x-sendfile", b"x-lighttpd-", b"x-litespeed-")
+_SCRIPT_DESTINATIONS = frozenset(
+    (
+        *(b"script", b"style", b"worker", b"sharedworker", b"serviceworker"),
+        *(b"audioworklet", b"paintworklet"),
     )
 )
 
@@ -58,6 +74,11 @@ class CustomRoutesBusy(errors.Unavailable):
     code, detail = "own_routes_busy", "The agent's custom routes are busy."
 
 
+class ScriptOfAgent(errors.Forbidden):
+    code = "script_of_agent"
+    detail = "Pages of the platform do not load scripts or styles of agents."
+
+
 class CustomRouteFailed(errors.AppError):
     """The agent's code ended without a response."""
 
@@ -69,24 +90,27 @@ class CustomRouteFailed(errors.AppError):
 
 
 _open: Counter[UUID] = Counter()
-_switchboards: WeakKeyDictionary[asyncio.AbstractEventLoop, TunnelManager] = WeakKeyDictionary()
+_tunnel_managers: WeakKeyDictionary[asyncio.AbstractEventLoop, TunnelManager] = WeakKeyDictionary()
 
 
-def switchboard() -> TunnelManager:
+def tunnel_manager() -> TunnelManager:
     """The tunnel manager of the running loop."""
     loop = asyncio.get_running_loop()
-    manager = _switchboards.get(loop)
+    manager = _tunnel_managers.get(loop)
     if manager is None:
-        manager = _switchboards[loop] = TunnelManager()
+        manager = _tunnel_managers[loop] = TunnelManager()
     return manager
 
 
 async def proxy(target: ProxyTarget, scope: dict[str, Any], receive: Any, send: Any) -> None:
-    """Let the agent's application serve the request or the WebSocket."""
+    """Serve the request or the WebSocket with the agent's own application."""
     if scope["type"] == "websocket":
         scope = {**scope, "method": "GET"}
     context = HttpRequestContext(scope, receive, send, {"slug": target.route.slug})
     deployment = target.route.deployment_id
+    if _shares_origin(target) and _is_script_of_platform_page(scope["headers"]):
+        await _fail(context, send, ScriptOfAgent())
+        return
     if _open[deployment] >= MAX_CONCURRENT_REQUESTS:
         await _fail(context, send, CustomRoutesBusy())
         return
@@ -130,7 +154,7 @@ async def _fail(context: HttpRequestContext, send: Any, error: errors.AppError) 
 
 
 class _Proxy:
-    """One request, on the side of the client."""
+    """One proxied request or WebSocket."""
 
     def __init__(
         self, target: ProxyTarget, context: HttpRequestContext, receive: Any, send: Any
@@ -147,31 +171,25 @@ class _Proxy:
 
     async def run(self, user: dict[str, Any] | None) -> None:
         """Relay messages until either side ends the request."""
-        tunnels = switchboard()
+        tunnels = tunnel_manager()
         try:
             await tunnels.listen()
         except RedisLost as error:
             raise CallFailed("RedisError", "The platform cannot reach its graphs now.") from error
         self._tunnel = tunnels.open(uuid4().bytes, "", self._on_message, self._on_lost)
-        pumping: asyncio.Task[None] | None = None
+        forwarding: asyncio.Task[None] | None = None
         try:
             await self._begin(tunnels.channel, user)
-            pumping = asyncio.create_task(self._pump())
+            forwarding = asyncio.create_task(self._forward_messages())
             with live_reauth.revalidating(self._context.credential, self._refuse):
                 await self._relay()
         finally:
-            if pumping is not None:
-                pumping.cancel()
+            if forwarding is not None:
+                forwarding.cancel()
             self._tunnel.send("web", {"type": "gone"})
             self._tunnel.close()
 
     async def _begin(self, channel: str, user: dict[str, Any] | None) -> None:
-        route = self._target.route
-        revision = Revision(
-            pk=route.active_revision_id,
-            deployment_id=route.deployment_id,
-            workspace_id=route.workspace_id,
-        )
         params = {
             "id": self._tunnel.id.hex(),
             "channel": channel,
@@ -179,12 +197,12 @@ class _Proxy:
                 self._target, self._context.scope, self._context.headers, user
             ),
         }
-        answer = loads(await acall(revision, "", "web", params, seconds=60))
+        answer = loads(await calls.call_graph(self._target.route, "", "web", params))
         self._tunnel.peer = answer["channel"]
 
     # From the client
 
-    async def _pump(self) -> None:
+    async def _forward_messages(self) -> None:
         """Forward the client's messages at the pace of the agent's code."""
         received = 0
         while True:
@@ -210,6 +228,8 @@ class _Proxy:
     def _on_message(self, kind: str, value: Any) -> None:
         if kind == "more":
             self._window.release(int(value))
+        elif kind == "web":
+            self._inbox.put_nowait((kind, validate_message(value)))
         else:
             self._inbox.put_nowait((kind, value))
 
@@ -240,15 +260,14 @@ class _Proxy:
                 return
 
     async def _send_message(self, message: dict[str, Any]) -> None:
-        kind = str(message["type"])
+        kind = message["type"]
         if kind == "http.response.start" and not self._is_started:
             self._is_started = self._context.is_started = True
-            headers = [(bytes(name), bytes(value)) for name, value in message.get("headers") or ()]
             message = {
                 "type": kind,
-                "status": int(message["status"]),
+                "status": message["status"],
                 "headers": [
-                    *_response_headers(headers, self._target),
+                    *_response_headers(message.get("headers") or (), self._target),
                     self._context.request_id_header,
                 ],
             }
@@ -274,13 +293,31 @@ class _Proxy:
         """Handle the end of the agent's code; without a complete response it is an error."""
         if self._is_finished:
             return
-        # Without the reason: it may contain text of the agent, which is private to its author.
+        # The reason is not logged: it may contain text that is private to the agent's author.
         log.warning("A custom route of %s ended before its response.", self._target.route.slug)
         if not self._is_http:
             await self._send({"type": "websocket.close", "code": 1011})
         elif not self._is_started:
             raise CustomRouteFailed
-        # Otherwise the response is truncated, which tells the client of the failure.
+        # Otherwise the response is truncated, by which the client detects the failure.
+
+
+def validate_message(message: Any) -> dict[str, Any]:
+    """Return an ASGI message of the agent's process, which is untrusted.
+
+    Raises an error that closes the tunnel (see `Tunnel.on_message`) for fields of other types than
+    those of ASGI: `bytes` of an integer, for example, would allocate that many bytes.
+    """
+    fields = {"type": str, "body": bytes, "bytes": bytes, "text": str}
+    for name, type_ in fields.items():
+        if not isinstance(message.get(name), type_ | None):
+            raise TypeError(f"{name}: not {type_.__name__}")
+    if message["type"] == "http.response.start":
+        headers = [(name, value) for name, value in message.get("headers") or ()]
+        if not all(isinstance(part, bytes) for header in headers for part in header):
+            raise TypeError("a header is not bytes")
+        message = {**message, "status": int(message["status"]), "headers": headers}
+    return message  # type: ignore[no-any-return]
 
 
 def _describe_request(
@@ -307,15 +344,14 @@ def _describe_request(
 
 def _response_headers(headers: Sequence[Header], target: ProxyTarget) -> Iterable[Header]:
     """The headers of the agent's response that may reach the client."""
-    shares_origin = target.root_path.startswith("/agents/")
+    shares_origin = _shares_origin(target)
     for name, value in headers:
         lower = name.lower()
-        if lower in _FORBIDDEN_RESPONSE_HEADERS:
-            continue
-        if lower == b"set-cookie" and shares_origin:
-            if value.strip().partition(b"=")[0].decode("latin-1") not in _platform_cookies():
+        if lower == b"set-cookie":
+            cookie_name = value.partition(b";")[0].partition(b"=")[0].strip().decode("latin-1")
+            if cookie_name and cookie_name not in _platform_cookies():
                 yield b"set-cookie", _scope_cookie(value, target)
-        else:
+        elif _is_allowed(lower):
             yield lower, value
     if shares_origin:
         yield b"content-security-policy", _SANDBOX
@@ -323,33 +359,57 @@ def _response_headers(headers: Sequence[Header], target: ProxyTarget) -> Iterabl
         yield from ASGI_HEADERS
 
 
+def _shares_origin(target: ProxyTarget) -> bool:
+    """Return whether the agent is addressed on the platform's own origin."""
+    return target.root_path.startswith("/agents/")
+
+
+def _is_script_of_platform_page(headers: Iterable[Header]) -> bool:
+    """Return whether a page of this origin loads code.
+
+    `script-src 'self'` of the platform's pages would admit it. Pages of agents on this origin are
+    in a sandbox, whose requests are cross-site.
+    """
+    values = dict(headers)
+    return (
+        values.get(b"sec-fetch-site") == b"same-origin"
+        and values.get(b"sec-fetch-dest") in _SCRIPT_DESTINATIONS
+    )
+
+
+def _is_allowed(name: bytes) -> bool:
+    """Return whether a response of an agent may have the header, in lower case."""
+    if name in _RESPONSE_HEADERS:
+        return True
+    return name.startswith(_RESPONSE_HEADER_PREFIXES) and not name.startswith(_PROXY_COMMANDS)
+
+
 def _platform_cookies() -> set[str]:
     return {settings.SESSION_COOKIE_NAME, settings.CSRF_COOKIE_NAME}
 
 
 def _scope_cookie(cookie: bytes, target: ProxyTarget) -> bytes:
-    """Limit a cookie to this agent's path."""
+    """Limit a cookie to this agent: to its host, or on the platform's origin to its path."""
+    is_shared = _shares_origin(target)
+    removed = (b"path", b"domain") if is_shared else (b"domain",)
     first, *rest = cookie.split(b";")
-    kept = [
-        part
-        for part in rest
-        if part.strip().lower().partition(b"=")[0] not in _COOKIE_SCOPE_ATTRIBUTES
+    other_attributes = [
+        part for part in rest if part.partition(b"=")[0].strip().lower() not in removed
     ]
-    path = f"Path=/agents/{target.route.slug}".encode()
-    return b"; ".join([first.strip(), *(part.strip() for part in kept), path])
-
-
-_COOKIE_SCOPE_ATTRIBUTES = (b"path", b"domain")
+    path = [f"Path=/agents/{target.route.slug}".encode()] if is_shared else []
+    return b"; ".join([first.strip(), *(part.strip() for part in other_attributes), *path])
 
 
 def _split_message(message: dict[str, Any]) -> list[dict[str, Any]]:
     body = message.get("body") or b""
     if message["type"] != "http.request" or len(body) <= MAX_MESSAGE_BYTES:
         return [message]
-    parts = [body[at : at + MAX_MESSAGE_BYTES] for at in range(0, len(body), MAX_MESSAGE_BYTES)]
-    more = bool(message.get("more_body"))
+    parts = [
+        body[start : start + MAX_MESSAGE_BYTES] for start in range(0, len(body), MAX_MESSAGE_BYTES)
+    ]
+    has_more = bool(message.get("more_body"))
     return [
-        {**message, "body": part, "more_body": more or number < len(parts)}
+        {**message, "body": part, "more_body": has_more or number < len(parts)}
         for number, part in enumerate(parts, start=1)
     ]
 

@@ -13,11 +13,13 @@ from typing import Any
 from django.db import Error as DatabaseError
 
 from apps.agent_server.endpoints.routes import route_table
-from apps.agent_server.web import custom_cors, custom_paths, proxy
+from apps.agent_server.web import custom_paths, proxy
+from apps.agent_server.web.cors import preflight_response, response_headers
 from apps.agent_server.web.http_context import HttpRequestContext, Response
 from apps.agent_server.web.proxy import ProxyTarget
 from apps.core import errors
-from apps.core.http.asgi import AGENT_PREFIX, Application, Scope
+from apps.core.http.asgi import AGENT_PREFIX, Application
+from apps.core.http.body_reader import AsgiScope
 from apps.core.json import dumps
 from apps.core.request_context import RequestContext, enter
 from apps.core.sync_bridge import in_thread
@@ -37,7 +39,7 @@ class AgentRouter:
         self._websocket = websocket
         self._fallback = fallback
 
-    async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
+    async def __call__(self, scope: AsgiScope, receive: Any, send: Any) -> None:
         slug, _, rest = scope["path"][len(AGENT_PREFIX) :].partition("/")
         is_fresh, route = routes.cached_route(slug)
         if not is_fresh:
@@ -48,7 +50,7 @@ class AgentRouter:
             await self._serve_custom(route, f"/{rest}", scope, receive, send)
 
     async def _serve_builtin(
-        self, slug: str, path: str, scope: Scope, receive: Any, send: Any
+        self, slug: str, path: str, scope: AsgiScope, receive: Any, send: Any
     ) -> None:
         if scope["type"] == "websocket":
             await self._websocket(scope, receive, send)
@@ -69,11 +71,11 @@ class AgentRouter:
             await self._fallback(scope, receive, send)
 
     async def _serve_custom(
-        self, route: Route, path: str, scope: Scope, receive: Any, send: Any
+        self, route: Route, path: str, scope: AsgiScope, receive: Any, send: Any
     ) -> None:
         serving = route.serving
         root = scope.get("agent_root")
-        # On a domain of its own, the agent is at the root.
+        # On its own domain, the agent is at the root.
         target = ProxyTarget(route, path, "" if root is not None else f"{AGENT_PREFIX}{route.slug}")
         prefix = serving.mount_prefix
         if prefix and (path == prefix or path.startswith(f"{prefix}/")):
@@ -93,14 +95,14 @@ class AgentRouter:
             await self._serve_builtin(route.slug, target.path, scope, receive, send)
 
 
-def _is_custom(target: ProxyTarget, scope: Scope) -> bool:
+def _is_custom(target: ProxyTarget, scope: AsgiScope) -> bool:
     """Whether the agent's own application serves the request."""
     serving = target.route.serving
     if serving.http.app is None or _is_preflight(scope):
         return False
     method = scope.get("method", "GET")
     match = custom_paths.match(serving.custom_routes, target.path, scope["type"], method)
-    if match is None or (not match and custom_paths.takes_rest(serving.custom_routes)):
+    if match is None or (not match and custom_paths.has_catch_all(serving.custom_routes)):
         is_builtin = target.path in _DJANGO_PATHS or bool(route_table.methods(target.path))
         return scope["type"] == "websocket" or not is_builtin
     return match
@@ -120,48 +122,48 @@ async def _respond_to_other_method(
 
 async def _find_route(slug: str) -> Route | None:
     try:
-        return await in_thread(routes.find, slug)
+        return await in_thread(routes.find_route, slug)
     except DatabaseError:
         return None  # the endpoint meets the same error and reports it
 
 
-def _header(scope: Scope, name: bytes) -> str | None:
+def _header(scope: AsgiScope, name: bytes) -> str | None:
     value = next((value for key, value in scope["headers"] if key == name), None)
     return None if value is None else value.decode("latin-1")
 
 
-def _is_preflight(scope: Scope) -> bool:
+def _is_preflight(scope: AsgiScope) -> bool:
     return (
         scope.get("method") == "OPTIONS"
         and _header(scope, b"access-control-request-method") is not None
     )
 
 
-async def _answer_preflight(cors: Cors, scope: Scope, send: Any) -> bool:
+async def _answer_preflight(cors: Cors, scope: AsgiScope, send: Any) -> bool:
     origin, method = _header(scope, b"origin"), _header(scope, b"access-control-request-method")
     if scope["method"] != "OPTIONS" or origin is None or method is None:
         return False
     requested = _header(scope, b"access-control-request-headers")
-    status, text, headers = custom_cors.preflight_response(cors, origin, method, requested)
-    plain = (b"content-type", b"text/plain; charset=utf-8")
-    await _send_response(send, status, text, plain, *headers)
+    status, text, headers = preflight_response(cors, origin, method, requested)
+    content_type = (b"content-type", b"text/plain; charset=utf-8")
+    await _send_response(send, status, text, content_type, *headers)
     return True
 
 
-def _with_cors(cors: Cors, scope: Scope, send: Any) -> Callable[[dict[str, Any]], Any]:
+def _with_cors(cors: Cors, scope: AsgiScope, send: Any) -> Callable[[dict[str, Any]], Any]:
     """Replace the CORS headers of the response by those of the deployment."""
-    headers = custom_cors.response_headers(cors, _header(scope, b"origin"))
+    headers = response_headers(cors, _header(scope, b"origin"))
 
     async def send_with_cors(message: dict[str, Any]) -> None:
         if message["type"] == "http.response.start":
-            kept = [h for h in message["headers"] if not h[0].startswith(b"access-control-")]
-            message = {**message, "headers": [*kept, *headers]}
+            own_headers = [h for h in message["headers"] if not h[0].startswith(b"access-control-")]
+            message = {**message, "headers": [*own_headers, *headers]}
         await send(message)
 
     return send_with_cors
 
 
-async def _respond_not_found(scope: Scope, receive: Any, send: Any) -> None:
+async def _respond_not_found(scope: AsgiScope, receive: Any, send: Any) -> None:
     """Respond 404 to a request for a disabled route."""
     if scope["type"] == "websocket":
         await receive()

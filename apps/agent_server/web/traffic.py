@@ -8,11 +8,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from functools import cache
 
 import redis
-from django.conf import settings
 
+from apps.agent_server.messaging.redis_connection import blocking_client
 from apps.deployments import routes
 
 log = logging.getLogger(__name__)
@@ -48,20 +47,20 @@ def flush() -> None:
     with _lock:
         counted = dict(_counts)
         _counts.clear()
-    known = {
+    counts_by_status = {
         key: count for key, count in counted.items() if routes.cached_route(key[0])[1] is not None
     }
-    if not known:
+    if not counts_by_status:
         return
     try:
         with _client().pipeline(transaction=False) as pipeline:
-            for (slug, status), count in known.items():
+            for (slug, status), count in counts_by_status.items():
                 pipeline.hincrby(_key(slug), str(status), count)
-            for slug in {slug for slug, _ in known}:
+            for slug in {slug for slug, _ in counts_by_status}:
                 pipeline.expire(_key(slug), RETENTION_SECONDS)
             pipeline.execute()
     except redis.RedisError as error:
-        log.warning("The count of %d responses is lost: %s", sum(known.values()), error)
+        log.warning("The count of %d responses is lost: %s", sum(counts_by_status.values()), error)
 
 
 def _flush_periodically() -> None:
@@ -75,11 +74,5 @@ def _key(slug: str) -> str:
     return f"slipway:traffic:{slug}"
 
 
-@cache
 def _client() -> redis.Redis:
-    return redis.Redis.from_url(
-        settings.REDIS_URL,
-        socket_timeout=1,
-        socket_connect_timeout=1,
-        client_name="slipway-traffic",
-    )
+    return blocking_client("slipway-traffic")

@@ -62,7 +62,7 @@ class Tunnel:
             return
         try:
             self._handle_message(kind, value)
-        except (ValueError, TypeError, AttributeError, LookupError) as error:
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             log.info("Closing a tunnel after a malformed message: %s", error)
             self.fail()
 
@@ -84,7 +84,7 @@ class TunnelManager:
     def __init__(self, url: str | None = None) -> None:
         self.channel = f"slipway:tunnels:{uuid4().hex}"
         self._link = RedisConnection(
-            url or settings.REDIS_URL, on_push=self._pushed, on_lost=self._fail_all
+            url or settings.REDIS_URL, on_push=self._on_push, on_lost=self._fail_all
         )
         self._tunnels: dict[bytes, Tunnel] = {}
         self._is_listening = False
@@ -130,12 +130,9 @@ class TunnelManager:
         self._fail_all()
         self._link.close()
 
-    def __len__(self) -> int:
-        return len(self._tunnels)
+    # Internal
 
-    # Inside
-
-    def _pushed(self, _: bytes, payload: bytes) -> None:
+    def _on_push(self, _: bytes, payload: bytes) -> None:
         try:
             id_, kind, value = msgpack.unpackb(payload)
         except (ValueError, TypeError):
@@ -166,22 +163,22 @@ class FlowControlWindow:
     """The bytes that a sender may still send; `acquire` waits while there are none."""
 
     def __init__(self) -> None:
-        self._left = WINDOW_BYTES
+        self._available_bytes = WINDOW_BYTES
         self._more = asyncio.Event()
         self._more.set()
         self._closed = False
 
     async def acquire(self, size: int) -> None:
         """Wait until that much may be sent. Raises `ConnectionError` after `close`."""
-        while self._left <= 0 and not self._closed:
+        while self._available_bytes <= 0 and not self._closed:
             self._more.clear()
             await self._more.wait()
         if self._closed:
             raise ConnectionError
-        self._left -= size
+        self._available_bytes -= size
 
     def release(self, size: int) -> None:
-        self._left += size
+        self._available_bytes += size
         self._more.set()
 
     def close(self) -> None:

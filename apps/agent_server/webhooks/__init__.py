@@ -1,1 +1,1 @@
-"""Telling other servers that an agent run has ended: rules, signatures, sending, retries."""
+"""Webhooks that report the end of agent runs: rules, signatures, sending, retries."""

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-WEBHOOK_MARKER = '"webhook": "'
+from apps.core.verbatim_json import searchable
+
+WEBHOOK_MARKER = '"webhook":"'
 """Substring of the `kwargs` JSON of every run with a webhook; may also occur in other runs."""
 
 # Execute it in the transaction that ends the runs, after the rows of runs and threads are written.
-ADD_DUE = """
+ADD_DUE = f"""
 INSERT INTO agent_server_webhookdelivery (
     id, workspace_id, deployment_id, run_id, thread_id, url, status, attempts, due_at, payload,
     run_created_at, run_started_at, run_ended_at, last_error, log, created_at
 )
-SELECT uuidv7(), r.workspace_id, r.deployment_id, r.id, t.thread_id, r.kwargs ->> 'webhook',
+SELECT uuidv7(), r.workspace_id, r.deployment_id, r.id, t.thread_id,
+    {searchable("r.kwargs")} ->> 'webhook',
     'due', 0, clock_timestamp(),
-    jsonb_build_object(
+    json_build_object(
         'assistant_id', r.assistant_id, 'status', r.status, 'metadata', r.metadata,
         'kwargs', r.kwargs, 'multitask_strategy', r.multitask_strategy, 'values', t."values",
         'error', r.error
@@ -22,9 +25,9 @@ SELECT uuidv7(), r.workspace_id, r.deployment_id, r.id, t.thread_id, r.kwargs ->
     clock_timestamp()
 FROM agent_server_agentrun r JOIN agent_server_thread t ON t.id = r.thread_id
 WHERE r.id = ANY(%s::uuid[]) AND r.status NOT IN ('pending', 'running')
-  AND r.kwargs ->> 'webhook' IS NOT NULL
+  AND {searchable("r.kwargs")} ->> 'webhook' IS NOT NULL
 ON CONFLICT (run_id) DO NOTHING
-"""
+"""  # noqa: S608  (built from constants)
 
 # A claim is a lease: the row is due again after it unless the sender records a result.
 CLAIM = """

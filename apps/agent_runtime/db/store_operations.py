@@ -22,11 +22,12 @@ from apps.agent_runtime.db.connection_pool import (
 from apps.agent_runtime.db.write_batch import ClaimedRun, FencingToken, StaleToken
 from apps.agent_runtime.hosts.launch import RevisionRef
 from apps.agent_server.store import filters, namespaces, statements
-from apps.agent_server.store.filters import Condition
-from apps.agent_server.store.namespaces import Match
-from apps.agent_server.store.statements import ItemKey, Owner, Query, Vector
+from apps.agent_server.store.filters import FilterClause
+from apps.agent_server.store.namespaces import NamespaceMatch
+from apps.agent_server.store.statements import ItemKey, Statement, StoreOwner, Vector
 from apps.core import errors
-from apps.core.json import loads, storable
+from apps.core.json import loads_small, storable
+from apps.graph_host.wire import MALFORMED, as_bytes
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +39,7 @@ ResultShape = Literal["item", "items", "namespaces"]
 
 class ReadOperation(NamedTuple):
     shape: ResultShape
-    query: Query
+    query: Statement
     refreshes_ttl: bool = False
 
 
@@ -50,8 +51,8 @@ class PutOperation(NamedTuple):
     vectors: list[Vector]
 
 
-class RunStore:
-    """The store, on its own connections, so that long searches delay no other query."""
+class StoreExecutor:
+    """Executes operations on its own connections, so that long searches delay no other query."""
 
     def __init__(self) -> None:
         self._pool = ConnectionPool(CONNECTIONS)
@@ -61,7 +62,7 @@ class RunStore:
 
     async def execute(
         self,
-        owner: Owner,
+        owner: StoreOwner,
         operations: Any,
         token: FencingToken | None,
         reply: Callable[[bool, Any], None],
@@ -71,23 +72,23 @@ class RunStore:
         Without a token, writes are rejected. Raises `StaleToken` after the reply.
         """
         try:
-            reply(True, await self._execute(owner, operations, token))
+            reply(True, await self._execute_batch(owner, operations, token))
         except StaleToken:
             reply(False, "This run now belongs to another attempt.")
             raise
         except errors.AppError as error:
             reply(False, error.detail)
-        except (ValueError, TypeError, AttributeError, LookupError) as error:
+        except MALFORMED as error:
             # The host runs untrusted code, so malformed operations fail their own call only.
-            reply(False, f"malformed `store`: {error}")
+            reply(False, f"Malformed store operation: {error}")
         except psycopg.DataError as error:
-            reply(False, f"It cannot be stored: {str(error).strip()}")
+            reply(False, f"The value cannot be stored: {str(error).strip()}")
         except TRANSIENT as error:
             logger.warning("A store operation failed: %s", str(error).strip())
             reply(False, "The platform cannot reach the store now.")
 
-    async def _execute(
-        self, owner: Owner, operations: Any, token: FencingToken | None
+    async def _execute_batch(
+        self, owner: StoreOwner, operations: Any, token: FencingToken | None
     ) -> list[Any]:
         results: list[Any] = [None] * len(operations)
         reads: dict[int, ReadOperation] = {}
@@ -95,9 +96,9 @@ class RunStore:
         for number, (kind, *fields) in enumerate(operations):
             if kind == "put":
                 namespace, key, *options = fields
-                puts[tuple(namespace), key] = _put(namespace, key, *options)
+                puts[tuple(namespace), key] = _parse_put(namespace, key, *options)
             else:
-                reads[number] = _READS[kind](owner, *fields)
+                reads[number] = _READ_PARSERS[kind](owner, *fields)
         if puts and token is None:
             raise errors.Invalid(READ_ONLY)
         if reads:
@@ -110,7 +111,7 @@ class RunStore:
         return results
 
     async def _read(
-        self, owner: Owner, reads: Sequence[ReadOperation], token: FencingToken | None
+        self, owner: StoreOwner, reads: Sequence[ReadOperation], token: FencingToken | None
     ) -> list[Any]:
         async with self._pool.connection() as connection:
             results = [await cursor.fetchall() for cursor in await _run_reads(connection, reads)]
@@ -126,11 +127,11 @@ class RunStore:
                 await connection.execute(
                     *statements.extend_ttl(owner, sorted(set(item_ids)), fence)
                 )
-        return [_result(read.shape, rows) for read, rows in zip(reads, results, strict=True)]
+        return [_encode_result(read.shape, rows) for read, rows in zip(reads, results, strict=True)]
 
     async def _write(
         self,
-        owner: Owner,
+        owner: StoreOwner,
         puts: dict[tuple[tuple[str, ...], str], PutOperation],
         token: FencingToken,
     ) -> None:
@@ -155,13 +156,13 @@ async def _run_reads(connection: Connection, reads: Sequence[ReadOperation]) -> 
         return [await connection.execute(*read.query, prepare=False, binary=True) for read in reads]
 
 
-async def _run(connection: Connection, query: Query) -> Any:
+async def _run(connection: Connection, query: Statement) -> Any:
     return await connection.execute(*query, prepare=True, binary=True)
 
 
 def _put_queries(
-    owner: Owner, item_key: ItemKey, put: PutOperation, fence: Condition
-) -> list[Query]:
+    owner: StoreOwner, item_key: ItemKey, put: PutOperation, fence: FilterClause
+) -> list[Statement]:
     if put.value is None:
         return statements.delete(owner, item_key, fence)
     queries = [
@@ -176,7 +177,7 @@ def _put_queries(
 # Parsing of frames. A host is as untrusted as a client.
 
 
-def _put(
+def _parse_put(
     namespace: Any, key: Any, value: bytes | None, ttl_minutes: Any, vectors: Any
 ) -> PutOperation:
     if value is None:
@@ -189,21 +190,21 @@ def _put(
     if minutes is not None and not 0 < minutes < 1e8:
         raise errors.Invalid("ttl: must be a positive number of minutes")
     return PutOperation(
-        storable(bytes(value)).decode(),
+        storable(as_bytes(value)).decode(),
         minutes,
-        [statements.unpack_vector(str(path), bytes(packed)) for path, packed in vectors],
+        [statements.unpack_vector(str(path), as_bytes(packed)) for path, packed in vectors],
     )
 
 
-def _get(owner: Owner, namespace: Any, key: Any, refreshes_ttl: Any) -> ReadOperation:
+def _parse_get(owner: StoreOwner, namespace: Any, key: Any, refreshes_ttl: Any) -> ReadOperation:
     namespaces.validate_labels(namespace)
     return ReadOperation(
-        "item", statements.get(owner, ItemKey(namespace, _text(key))), bool(refreshes_ttl)
+        "item", statements.get(owner, ItemKey(namespace, _parse_key(key))), bool(refreshes_ttl)
     )
 
 
-def _search(  # noqa: PLR0917  (the order of the frame)
-    owner: Owner,
+def _parse_search(  # noqa: PLR0917  (the order of the frame)
+    owner: StoreOwner,
     prefix: Any,
     filter_json: bytes | None,
     limit: Any,
@@ -215,58 +216,58 @@ def _search(  # noqa: PLR0917  (the order of the frame)
     query = statements.search(
         owner,
         prefix,
-        filters.compile_filter(loads(filter_json) if filter_json else None),
-        limit=_count(limit),
-        offset=_count(offset, 2**31),
-        query=statements.unpack_vector("", bytes(packed)) if packed else None,
+        filters.compile_filter(loads_small(filter_json) if filter_json else None),
+        limit=_parse_count(limit),
+        offset=_parse_count(offset, 2**31),
+        query=statements.unpack_vector("", as_bytes(packed)) if packed else None,
     )
     return ReadOperation("items", query, bool(refreshes_ttl))
 
 
-def _namespaces(
-    owner: Owner, matches: Any, max_depth: Any, limit: Any, offset: Any
+def _parse_namespaces(
+    owner: StoreOwner, matches: Any, max_depth: Any, limit: Any, offset: Any
 ) -> ReadOperation:
     for _, path in matches:
         namespaces.validate_labels(path)
     query = namespaces.list_namespaces(
         owner,
-        [Match(kind == "prefix", path) for kind, path in matches],
-        max_depth=None if max_depth is None else max(1, _count(max_depth)),
-        limit=_count(limit),
-        offset=_count(offset, 2**31),
+        [NamespaceMatch(kind == "prefix", path) for kind, path in matches],
+        max_depth=None if max_depth is None else max(1, _parse_count(max_depth)),
+        limit=_parse_count(limit),
+        offset=_parse_count(offset, 2**31),
     )
     return ReadOperation("namespaces", query)
 
 
-_READS: dict[str, Callable[..., ReadOperation]] = {
-    "get": _get,
-    "search": _search,
-    "namespaces": _namespaces,
+_READ_PARSERS: dict[str, Callable[..., ReadOperation]] = {
+    "get": _parse_get,
+    "search": _parse_search,
+    "namespaces": _parse_namespaces,
 }
 
 
-def _text(value: Any) -> str:
+def _parse_key(value: Any) -> str:
     if not isinstance(value, str) or "\0" in value:
         raise errors.Invalid("key: must be a string without NUL")
     return value
 
 
-def _count(value: Any, maximum: int = MAX_RESULTS) -> int:
+def _parse_count(value: Any, maximum: int = MAX_RESULTS) -> int:
     return max(0, min(int(value), maximum))
 
 
 # Results for frames
 
 
-def _result(shape: ResultShape, rows: list[Any]) -> Any:
+def _encode_result(shape: ResultShape, rows: list[Any]) -> Any:
     if shape == "namespaces":
         return [row[0] for row in rows]
     if shape == "items":
-        return [[*_item(row), row[7]] for row in rows]
-    return _item(rows[0]) if rows else None
+        return [[*_encode_item(row), row[7]] for row in rows]
+    return _encode_item(rows[0]) if rows else None
 
 
-def _item(row: Sequence[Any]) -> list[Any]:
+def _encode_item(row: Sequence[Any]) -> list[Any]:
     namespace, key, value, created_at, updated_at, *_ = row
     return [namespace, key, value.encode(), _format_time(created_at), _format_time(updated_at)]
 
@@ -275,6 +276,6 @@ def _format_time(value: datetime) -> str:
     return value.isoformat(timespec="microseconds")
 
 
-def store_owner(source: ClaimedRun | RevisionRef) -> Owner:
-    """The deployment whose store a run or revision uses."""
-    return Owner(source.workspace_id, source.deployment_id)
+def store_owner(source: ClaimedRun | RevisionRef) -> StoreOwner:
+    """Return the deployment whose store a run or revision uses."""
+    return StoreOwner(source.workspace_id, source.deployment_id)

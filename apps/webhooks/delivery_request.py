@@ -20,19 +20,25 @@ from functools import cache
 
 import h11
 
-from apps.agent_server.webhooks.rules import Target, WebhookBlocked, WebhookPolicy
 from apps.core import ssrf
 from apps.core.ssrf import IPAddress
+from apps.webhooks.policy import (
+    WebhookBlocked,
+    WebhookPolicy,
+    WebhookTarget,
+    resolve_with_timeout,
+)
 
 TIMEOUT_SECONDS = 15.0
 CONNECT_TIMEOUT_SECONDS = 5.0
+MAX_RETRY_AFTER_SECONDS = 3600
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookRequest:
-    """The request and its target. A target on the platform itself has no rules."""
+    """The request and its target. `rules` is None for a target on the platform itself."""
 
-    target: Target
+    target: WebhookTarget
     rules: WebhookPolicy | None
     headers: Mapping[str, str]
     body: bytes
@@ -63,39 +69,45 @@ async def send(webhook: WebhookRequest, *, seconds: float = TIMEOUT_SECONDS) -> 
     except WebhookBlocked as error:
         return DeliveryResult(error=error.detail, is_final=True)
     except ssrf.ResolutionFailed:
-        return DeliveryResult(error=f"The host {webhook.target.host} is not known.")
+        return DeliveryResult(error=f"The host {webhook.target.host} cannot be resolved.")
     except TimeoutError:
-        return DeliveryResult(error=f"There was no answer within {seconds:g} s.")
+        return DeliveryResult(error=f"There was no response within {seconds:g} s.")
     except ssl.SSLCertVerificationError as error:
-        return DeliveryResult(error=f"The certificate is not good: {error.verify_message}.")
+        return DeliveryResult(error=f"The certificate is invalid: {error.verify_message}.")
     except ssl.SSLError as error:
         return DeliveryResult(error=f"TLS failed: {error.reason or 'SSLError'}.")
     except h11.RemoteProtocolError as error:
-        return DeliveryResult(error=f"The answer is not HTTP: {error}.")
+        return DeliveryResult(error=f"The response is not HTTP: {error}.")
     except h11.LocalProtocolError as error:
-        return DeliveryResult(error=f"The request cannot be made: {error}.", is_final=True)
+        return DeliveryResult(error=f"The request is invalid: {error}.", is_final=True)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else type(error).__name__
         return DeliveryResult(error=f"No connection: {reason}.")
 
 
-def _to_result(answer: h11.Response) -> DeliveryResult:
-    status = answer.status_code
+def _to_result(response: h11.Response) -> DeliveryResult:
+    status = response.status_code
     if 200 <= status < 300:
         return DeliveryResult(status)
     if status == 410:
         return DeliveryResult(
-            status, "The receiver says that it is gone for good (410).", is_final=True
+            status, "The receiver responded with status 410 (gone).", is_final=True
         )
     if 300 <= status < 400:
-        return DeliveryResult(status, f"The answer was {status}: redirects are not followed.")
-    return DeliveryResult(status, f"The answer was {status}.", retry_after=_retry_after(answer))
+        return DeliveryResult(
+            status, f"The receiver responded with status {status}; redirects are not followed."
+        )
+    return DeliveryResult(
+        status, f"The receiver responded with status {status}.", retry_after=_retry_after(response)
+    )
 
 
-def _retry_after(answer: h11.Response) -> float:
-    for name, value in answer.headers:
+def _retry_after(response: h11.Response) -> float:
+    for name, value in response.headers:
         if name == b"retry-after" and value.isdigit():
-            return float(min(int(value), 3600))
+            # `int` raises for thousands of digits.
+            digits = value.lstrip(b"0")[:5] or b"0"
+            return float(min(int(digits), MAX_RETRY_AFTER_SECONDS))
     return 0.0
 
 
@@ -131,7 +143,7 @@ async def _post(webhook: WebhookRequest) -> h11.Response:
 async def _connect(webhook: WebhookRequest) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     target = webhook.target
     loop = asyncio.get_running_loop()
-    addresses = await loop.run_in_executor(None, ssrf.resolve_in_time, target.host)
+    addresses = await loop.run_in_executor(None, resolve_with_timeout, target.host)
     allowed = (
         webhook.rules.reachable(target.host, addresses) if webhook.rules is not None else addresses
     )
@@ -146,7 +158,7 @@ async def _connect(webhook: WebhookRequest) -> tuple[asyncio.StreamReader, async
 
 
 async def _open(
-    address: IPAddress, target: Target
+    address: IPAddress, target: WebhookTarget
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     if not target.is_secure:
         return await asyncio.open_connection(str(address), target.port)
