@@ -1,4 +1,4 @@
-"""System check of the front-end libraries."""
+"""System check for the front-end libraries."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from typing import Any
 from django.conf import settings
 from django.db import DatabaseError
 from django.http import HttpRequest
+from django.utils import timezone
 from django.utils.functional import SimpleLazyObject
 
 from apps.console.sections import navigation_links, settings_links
@@ -16,18 +17,24 @@ from apps.organizations.models import User, Workspace
 from apps.organizations.permissions import Permission
 from apps.organizations.services import caller_for, organization_caller_for
 from apps.web_ui.pages import LAST_WORKSPACE
+from apps.web_ui.time_zone import zone_label
 
 THEMES = frozenset({"light", "dark"})
 
 
 def page_context(request: HttpRequest) -> dict[str, Any]:
-    """Read preferences from cookies, so that pages do not flash. Query workspaces on use."""
+    """Return the context. Preferences come from cookies, so that pages render with them at once.
+
+    Workspaces and navigation are queried when a template uses them.
+    """
     return {
         "theme": _cookie_choice(request, "slipway_theme", THEMES),
         "density": _cookie_choice(request, "slipway_density", {"compact"}),
         "nav": _cookie_choice(request, "slipway_nav", {"rail"}),
         "facets_state": _cookie_choice(request, "slipway_facets", {"collapsed"}),
         "base_url": settings.BASE_URL,
+        "time_zone": timezone.get_current_timezone_name(),
+        "time_zone_label": zone_label(),
         "layout": partial(_layout, request),
         "workspaces": SimpleLazyObject(lambda: _workspaces(request)),
         "workspace": SimpleLazyObject(lambda: _workspace(request)),
@@ -40,10 +47,10 @@ def page_context(request: HttpRequest) -> dict[str, Any]:
 def _layout(request: HttpRequest) -> str:
     """Return the base template of error pages: the public one if the database is down."""
     try:
-        signed_in = getattr(request, "user", None) is not None and request.user.is_authenticated
+        is_signed_in = getattr(request, "user", None) is not None and request.user.is_authenticated
     except DatabaseError:
-        signed_in = False
-    return "app_base.html" if signed_in else "public_base.html"
+        is_signed_in = False
+    return "app_base.html" if is_signed_in else "public_base.html"
 
 
 def _has_permission(request: HttpRequest, permission: str) -> bool:
@@ -72,7 +79,7 @@ def _workspace(request: HttpRequest) -> Workspace | None:
     caller = _caller_or_last_used(request)
     if caller is None:
         return None
-    return next((w for w in _workspaces(request) if w.pk == caller.workspace_id), None)
+    return next((item for item in _workspaces(request) if item.pk == caller.workspace_id), None)
 
 
 def _sections(request: HttpRequest) -> list[dict[str, Any]]:
@@ -91,7 +98,7 @@ def _settings_groups(request: HttpRequest) -> list[dict[str, Any]]:
 
 
 def _caller_or_last_used(request: HttpRequest) -> Caller | None:
-    """Return the page's caller; on an error page, the caller in the workspace last used."""
+    """Return the caller of the page or, on an error page, in the workspace last used."""
     caller = _caller(request)
     last = request.COOKIES.get(LAST_WORKSPACE, "")
     ids = {str(workspace.pk): workspace.pk for workspace in _workspaces(request)}

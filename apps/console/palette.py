@@ -15,11 +15,11 @@ from apps.trace_store import run_store
 from apps.tracing.models import Project
 
 MAX_RESULTS = 6
-"""Per group."""
+"""The maximum number of results in a group."""
 
 
 @dataclass(frozen=True)
-class Item:
+class PaletteItem:
     name: str
     icon: str
     url: str
@@ -29,11 +29,11 @@ class Item:
 @dataclass(frozen=True)
 class Group:
     name: str
-    items: list[Item]
+    items: list[PaletteItem]
 
 
 def search(caller: Caller, text: str) -> list[Group]:
-    """Return the matches in groups; for an empty text the newest of each."""
+    """Return the matches in groups; an empty text matches everything."""
     text = text.strip()
     groups = [
         Group("Runs", _find_run(caller, text)),
@@ -44,19 +44,21 @@ def search(caller: Caller, text: str) -> list[Group]:
     return [group for group in groups if group.items]
 
 
-def _find_pages(caller: Caller, text: str) -> list[Item]:
+def _find_pages(caller: Caller, text: str) -> list[PaletteItem]:
     workspace_id = caller.workspace_id
     pages = [
-        Item(section.name, section.icon, reverse(section.url_name, args=[workspace_id]))
+        PaletteItem(section.name, section.icon, reverse(section.url_name, args=[workspace_id]))
         for section in SECTIONS
         if caller.may(section.permission)
     ]
     if caller.may(Permission.DEPLOYMENTS_WRITE):
-        pages.append(Item("New deployment", "plus", reverse("deployment-new", args=[workspace_id])))
+        pages.append(
+            PaletteItem("New deployment", "plus", reverse("deployment-new", args=[workspace_id]))
+        )
     return [page for page in pages if text.lower() in page.name.lower()]
 
 
-def _find_run(caller: Caller, text: str) -> list[Item]:
+def _find_run(caller: Caller, text: str) -> list[PaletteItem]:
     try:
         run_id = UUID(text)
     except ValueError:
@@ -67,25 +69,27 @@ def _find_run(caller: Caller, text: str) -> list[Item]:
     if run is None:
         return []
     url = reverse("trace-detail", args=[caller.workspace_id, run.row.project_id, run_id])
-    return [Item(run.row.name, "list-tree", url, run.row.run_type)]
+    return [PaletteItem(run.row.name, "list-tree", url, run.row.run_type)]
 
 
-def _find_projects(caller: Caller, text: str) -> list[Item]:
+def _find_projects(caller: Caller, text: str) -> list[PaletteItem]:
     if not caller.may(Permission.PROJECTS_READ):
         return []
     rows = Project.objects.for_workspace(caller.workspace_id).newest_first()
     return [
-        Item(row.name, "folder", reverse("project-detail", args=[caller.workspace_id, row.pk]))
+        PaletteItem(
+            row.name, "folder", reverse("project-detail", args=[caller.workspace_id, row.pk])
+        )
         for row in rows.filter(name__icontains=text)[:MAX_RESULTS]
     ]
 
 
-def _find_deployments(caller: Caller, text: str) -> list[Item]:
+def _find_deployments(caller: Caller, text: str) -> list[PaletteItem]:
     if not caller.may(Permission.DEPLOYMENTS_READ):
         return []
     rows = Deployment.objects.for_workspace(caller.workspace_id).present().order_by("-created_at")
     return [
-        Item(
+        PaletteItem(
             row.name,
             "ship",
             reverse("deployment-detail", args=[row.workspace_id, row.pk]),

@@ -12,7 +12,7 @@ from apps.organizations.permissions import OrganizationPermission, Permission
 
 
 @dataclass(frozen=True)
-class Section:
+class NavigationSection:
     name: str
     icon: str
     url_name: str
@@ -22,24 +22,26 @@ class Section:
 
 
 SECTIONS = (
-    Section(
+    NavigationSection(
         "Tracing",
         "list-tree",
         "project-list",
         Permission.PROJECTS_READ,
-        ("project", "projects", "trace", "traces", "thread", "export"),
+        ("project", "projects", "trace", "traces", "thread", "export", "first"),
     ),
-    Section(
+    NavigationSection(
         "Deployments",
         "ship",
         "deployment-list",
         Permission.DEPLOYMENTS_READ,
         ("deployment", "revision"),
     ),
-    Section(
+    NavigationSection(
         "Dashboards", "chart-line", "dashboard-list", Permission.CHARTS_READ, ("dashboard", "chart")
     ),
-    Section("Settings", "settings", "setting-general", Permission.WORKSPACE_READ, ("setting",)),
+    NavigationSection(
+        "Settings", "settings", "settings-general", Permission.WORKSPACE_READ, ("settings",)
+    ),
 )
 
 
@@ -57,36 +59,36 @@ SETTINGS_GROUPS: tuple[tuple[str, tuple[SettingsPage, ...]], ...] = (
     (
         "Workspace",
         (
-            SettingsPage("General", "setting-general", _W.WORKSPACE_READ),
-            SettingsPage("Members", "setting-members", _W.MEMBERS_READ),
-            SettingsPage("Service keys", "setting-keys", _W.KEYS_READ),
-            SettingsPage("Secrets", "setting-secrets", _W.SECRETS_READ),
-            SettingsPage("Tags", "setting-tags", _W.TAGS_READ),
+            SettingsPage("General", "settings-general", _W.WORKSPACE_READ),
+            SettingsPage("Members", "settings-members", _W.MEMBERS_READ),
+            SettingsPage("Service keys", "settings-keys", _W.KEYS_READ),
+            SettingsPage("Secrets", "settings-secrets", _W.SECRETS_READ),
+            SettingsPage("Tags", "settings-tags", _W.TAGS_READ),
         ),
     ),
     (
         "Traces",
         (
-            SettingsPage("Ingest log", "setting-ingest-log", _W.WORKSPACE_READ),
-            SettingsPage("Usage", "setting-usage", _W.WORKSPACE_READ),
-            SettingsPage("Retention", "setting-retention", _W.WORKSPACE_READ),
-            SettingsPage("Model prices", "setting-prices", _W.WORKSPACE_READ),
-            SettingsPage("Feedback keys", "setting-feedback", _W.FEEDBACK_READ),
+            SettingsPage("Ingest log", "settings-ingest-log", _W.WORKSPACE_READ),
+            SettingsPage("Usage", "settings-usage", _W.WORKSPACE_READ),
+            SettingsPage("Retention", "settings-retention", _W.WORKSPACE_READ),
+            SettingsPage("Model prices", "settings-prices", _W.WORKSPACE_READ),
+            SettingsPage("Feedback keys", "settings-feedback", _W.FEEDBACK_READ),
         ),
     ),
-    ("Account", (SettingsPage("Personal keys", "setting-personal-keys", _O.ORGANIZATION_READ),)),
+    ("Account", (SettingsPage("Personal keys", "settings-personal-keys", _O.ORGANIZATION_READ),)),
     (
         "Organization",
         (
-            SettingsPage("General", "setting-organization", _O.ORGANIZATION_READ),
-            SettingsPage("Organization members", "setting-organization-members", _O.PEOPLE_READ),
-            SettingsPage("Roles", "setting-roles", _O.ORGANIZATION_READ),
-            SettingsPage("Workspaces", "setting-workspaces", _O.ORGANIZATION_READ),
-            SettingsPage("API keys", "setting-organization-keys", _O.SERVICE_KEYS_MANAGE),
-            SettingsPage("Rate limits", "setting-limits", _O.USAGE_READ),
-            SettingsPage("Network addresses", "setting-addresses", _O.ORGANIZATION_READ),
-            SettingsPage("Billing", "setting-billing", _O.BILLING_MANAGE),
-            SettingsPage("Audit log", "setting-audit", _O.AUDIT_READ),
+            SettingsPage("General", "settings-organization", _O.ORGANIZATION_READ),
+            SettingsPage("Organization members", "settings-organization-members", _O.PEOPLE_READ),
+            SettingsPage("Roles", "settings-roles", _O.ORGANIZATION_READ),
+            SettingsPage("Workspaces", "settings-workspaces", _O.ORGANIZATION_READ),
+            SettingsPage("API keys", "settings-organization-keys", _O.SERVICE_KEYS_MANAGE),
+            SettingsPage("Rate limits", "settings-limits", _O.USAGE_READ),
+            SettingsPage("Network addresses", "settings-addresses", _O.ORGANIZATION_READ),
+            SettingsPage("Billing", "settings-billing", _O.BILLING_MANAGE),
+            SettingsPage("Audit log", "settings-audit", _O.AUDIT_READ),
         ),
     ),
 )
@@ -121,14 +123,14 @@ def settings_links(
                 "is_current": match is not None and match.url_name == page.url_name,
             }
             for page in pages
-            if page.permission in permissions and (url := _url(page, caller))
+            if page.permission in permissions and (url := _page_url(page, caller))
         ]
         if links:
             groups.append({"name": name, "pages": links})
     return groups
 
 
-def _url(page: SettingsPage, caller: Caller) -> str | None:
+def _page_url(page: SettingsPage, caller: Caller) -> str | None:
     """Return the URL, or None if the installation does not include the page's app."""
     try:
         return reverse(page.url_name, args=[caller.workspace_id])

@@ -7,6 +7,7 @@ urlpatterns = [
     path("sign-in", views.sign_in, name="sign-in"),
     path("sign-out", views.sign_out, name="sign-out"),
     path("o/<uuid:workspace_id>", views.workspace_home, name="workspace-home"),
+    path("o/<uuid:workspace_id>/first-steps", views.first_steps, name="first-steps"),
     path("o/<uuid:workspace_id>/search", views.search_palette, name="palette-search"),
     path("o/<uuid:workspace_id>/host/deployments", views.host_deployments, name="host-deployments"),
     path(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
-from django.contrib.auth import logout
+from django import forms
+from django.contrib.auth import authenticate, logout
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -15,10 +17,47 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from apps.accounts.sign_in import count_attempt, login, sign_in_context
 from apps.console import palette
-from apps.console.forms import SignInForm
+from apps.console.first_steps import (
+    KEY_DAYS,
+    create_key,
+    find_newest_trace,
+    load_first_steps,
+)
 from apps.organizations.models import User, Workspace
-from apps.organizations.permissions import Permission
-from apps.web_ui.pages import LAST_WORKSPACE, PageRequest, to_sign_in, workspace_page
+from apps.organizations.permissions import OrganizationPermission, Permission
+from apps.web_ui.pages import (
+    LAST_WORKSPACE,
+    PageRequest,
+    form_page,
+    organization_caller,
+    save_form,
+    to_sign_in,
+    workspace_page,
+)
+
+ARRIVAL_ID = "trace-arrival"
+"""The element that waits for the first trace, in `console/first_steps.html`."""
+
+
+class SignInForm(forms.Form):
+    """Email and password. `user` is set once the form is valid."""
+
+    email = forms.EmailField(max_length=254, label="Email")
+    password = forms.CharField(max_length=1024, strip=False, widget=forms.PasswordInput)
+
+    def __init__(self, *args: Any, request: HttpRequest, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.request = request
+        self.user: User | None = None
+
+    def clean(self) -> dict[str, Any]:
+        email, password = self.cleaned_data.get("email"), self.cleaned_data.get("password")
+        if email and password:
+            user = authenticate(self.request, username=email.strip().lower(), password=password)
+            if not isinstance(user, User):
+                raise forms.ValidationError("Email and password do not match.")
+            self.user = user
+        return self.cleaned_data
 
 
 @require_GET
@@ -26,8 +65,8 @@ def home(request: HttpRequest) -> HttpResponse:
     """Redirect to the workspace last used, or to the user's oldest workspace."""
     if not isinstance(request.user, User):
         return to_sign_in(request) if request.path != "/" else redirect("sign-in")
-    open_to = Workspace.objects.open_to(request.user).order_by("created_at")
-    ids = list(open_to.values_list("pk", flat=True))
+    workspaces = Workspace.objects.open_to(request.user).order_by("created_at")
+    ids = list(workspaces.values_list("pk", flat=True))
     if not ids:
         return redirect("my-organizations")
     last = request.COOKIES.get(LAST_WORKSPACE, "")
@@ -39,7 +78,7 @@ def home(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_http_methods(["GET", "POST"])
 def sign_in(request: HttpRequest) -> HttpResponse:
-    """Sign in and redirect to `next`. Wrong credentials: 422. Too many attempts: 429."""
+    """Sign in and redirect to `next`; 422 for wrong credentials, 429 for too many attempts."""
     next_url = _safe_redirect_url(request, request.POST.get("next") or request.GET.get("next", ""))
     if request.user.is_authenticated:
         return redirect(next_url)
@@ -86,6 +125,42 @@ def workspace_home(request: PageRequest) -> HttpResponse:
     return redirect("project-list", request.caller.workspace_id)
 
 
+@never_cache
+@require_http_methods(["GET", "POST"])
+@workspace_page(Permission.WORKSPACE_READ)
+def first_steps(request: PageRequest) -> HttpResponse:
+    """Show how to send a trace, call an agent and deploy one; a POST creates a key for it.
+
+    The response to the POST is the only page that has the key. For htmx, only the steps, or the
+    line about the newest trace, which refreshes itself until there is one.
+    """
+    if request.htmx and request.htmx.target == ARRIVAL_ID:
+        trace = find_newest_trace(request.caller)
+        return render(request, "console/first_steps.html#arrival", {"newest_trace": trace})
+    organization = organization_caller(request, OrganizationPermission.ORGANIZATION_READ)
+    form, secret = forms.Form(), ""
+    if request.method == "POST":
+        organization.require(OrganizationPermission.PERSONAL_KEYS_CREATE)
+
+        def create() -> None:
+            nonlocal secret
+            secret = create_key(request.caller, request.user)
+
+        form = forms.Form(request.POST)
+        save_form(form, create)
+    steps = load_first_steps(request.caller, secret=secret)
+    context = {
+        "form": form,
+        "steps": steps,
+        "newest_trace": steps.newest_trace,
+        "may_read_traces": request.caller.may(Permission.RUNS_READ),
+        "may_create_key": organization.may(OrganizationPermission.PERSONAL_KEYS_CREATE),
+        "key_days": KEY_DAYS,
+    }
+    template = "console/first_steps.html#steps" if request.htmx else "console/first_steps.html"
+    return form_page(request, template, context, form)
+
+
 @require_GET
 @workspace_page(Permission.WORKSPACE_READ)
 def search_palette(request: PageRequest) -> HttpResponse:
@@ -97,7 +172,7 @@ def search_palette(request: PageRequest) -> HttpResponse:
 @require_GET
 @workspace_page(Permission.DEPLOYMENTS_READ)
 def host_deployments(request: PageRequest, deployment_id: UUID | None = None) -> HttpResponse:
-    """Redirect the deployment URLs that command-line clients print."""
+    """Redirect from the deployment URLs that command-line clients print."""
     if deployment_id is None:
         return redirect("deployment-list", request.caller.workspace_id)
     return redirect("deployment-detail", request.caller.workspace_id, deployment_id)
@@ -105,7 +180,7 @@ def host_deployments(request: PageRequest, deployment_id: UUID | None = None) ->
 
 @require_GET
 def host_deployments_of_last_workspace(request: HttpRequest) -> HttpResponse:
-    """Redirect `/host/deployments` to the deployments of the workspace last used."""
+    """Redirect from `/host/deployments` to the deployments of the workspace last used."""
     if not isinstance(request.user, User):
         return to_sign_in(request)
     ids = [str(pk) for pk in Workspace.objects.open_to(request.user).values_list("pk", flat=True)]

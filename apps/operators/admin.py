@@ -25,7 +25,12 @@ from apps.deployments.models import Deployment
 from apps.organizations.admin import OrganizationAdmin
 from apps.organizations.models import Membership, Organization, Workspace
 from apps.usage.models import UsageDay
-from apps.web_ui.formatting import compact, count, duration, size
+from apps.web_ui.formatting import (
+    format_compact,
+    format_count,
+    format_duration,
+    format_size,
+)
 
 _DAYS = 30
 # Models with tokens and secrets of sign-in, which the default admin would show in full.
@@ -44,7 +49,7 @@ for _model in _HIDDEN_MODELS:
 admin.site.unregister(Organization)
 
 
-def _usage_of(measure: str) -> Coalesce:
+def _sum_usage(measure: str) -> Coalesce:
     since = datetime.now(UTC).date() - timedelta(days=_DAYS)
     days = UsageDay.objects.across_workspaces(reason="operators see all")
     matching = days.filter(workspace__organization=OuterRef("pk"), day__gte=since).order_by()
@@ -86,10 +91,10 @@ class OrganizationWithUsageAdmin(OrganizationAdmin):
             .annotate(
                 members_n=_count_by(Membership.objects.all(), "organization"),
                 workspaces_n=_count_by(Workspace.objects.present(), "organization"),
-                runs_n=_usage_of("runs"),
-                bytes_n=_usage_of("bytes"),
-                agent_runs_n=_usage_of("agent_runs"),
-                agent_seconds_n=_usage_of("agent_seconds"),
+                runs_n=_sum_usage("runs"),
+                bytes_n=_sum_usage("bytes"),
+                agent_runs_n=_sum_usage("agent_runs"),
+                agent_seconds_n=_sum_usage("agent_seconds"),
                 deployments_n=_count_by(present, path),
                 serving_n=_count_by(present.filter(~Q(active_revision=None)), path),
             )
@@ -97,27 +102,27 @@ class OrganizationWithUsageAdmin(OrganizationAdmin):
 
     @admin.display(ordering="members_n")
     def members(self, row: Any) -> str:
-        return count(row.members_n)
+        return format_count(row.members_n)
 
     @admin.display(description="workspaces", ordering="workspaces_n")
     def workspaces(self, row: Any) -> str:
-        return count(row.workspaces_n)
+        return format_count(row.workspaces_n)
 
     @admin.display(description="runs, 30 days", ordering="runs_n")
     def runs(self, row: Any) -> str:
-        return compact(row.runs_n)
+        return format_compact(row.runs_n)
 
     @admin.display(description="received", ordering="bytes_n")
     def received(self, row: Any) -> str:
-        return size(row.bytes_n)
+        return format_size(row.bytes_n)
 
     @admin.display(description="agent runs", ordering="agent_runs_n")
     def agent_runs(self, row: Any) -> str:
-        return compact(row.agent_runs_n)
+        return format_compact(row.agent_runs_n)
 
     @admin.display(description="agent time", ordering="agent_seconds_n")
     def agent_time(self, row: Any) -> str:
-        return duration(row.agent_seconds_n)
+        return format_duration(row.agent_seconds_n)
 
     @admin.display(description="serving deployments", ordering="deployments_n")
     def health(self, row: Any) -> str:

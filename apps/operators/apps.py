@@ -5,4 +5,4 @@ class OperatorsConfig(AppConfig):
     name = "apps.operators"
 
     def ready(self) -> None:
-        from apps.operators import task_metrics  # noqa: F401, PLC0415 -- connects its signals
+        from apps.operators import metrics  # noqa: F401, PLC0415 -- connects its signals

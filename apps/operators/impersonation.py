@@ -1,22 +1,26 @@
 """Impersonation: an operator acts as a user in the operator's own session, for one hour.
 
-Every page shows the operator, every audit entry records both, and one click ends it. The user's
-password, second factor and sessions are not involved.
+Every page shows the operator and a button that ends the impersonation. Every audit entry records
+both users. The user's password, second factor and sessions are not involved.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
 from django.db import transaction
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
 
 from apps.audit.actions import Action
 from apps.audit.services import IMPERSONATOR_SESSION_KEY, Target, record
 from apps.core import errors, feature_switches
+from apps.core.http.middleware import error_response
 from apps.organizations.models import Membership, User
 
 MAX_SECONDS = 3600
@@ -46,7 +50,7 @@ def start(request: HttpRequest, person: User) -> None:
         "own": {name: session[name] for name in _SESSION_KEYS if name in session},
     }
     session.cycle_key()
-    # Limits the session also where the middleware does not run, as for WebSockets.
+    # The expiry also limits WebSockets, for which the middleware does not run.
     session.set_expiry(MAX_SECONDS)
     session[IMPERSONATOR_SESSION_KEY] = impersonator
     session[SESSION_KEY] = str(person.pk)
@@ -97,3 +101,44 @@ def _record(action: Action, person: User) -> None:
     organizations: list[UUID | None] = list(memberships.values_list("organization_id", flat=True))
     for organization_id in organizations or [None]:
         record(action, Target("user", person.pk, person.email), organization_id=organization_id)
+
+
+Handler = Callable[[HttpRequest], HttpResponse]
+# An impersonator must not take over the account: address, password, second factor.
+_EXCLUDED_PATHS = ("/account/", "/admin/")
+_END_PATH = "/end-impersonation"
+
+
+class ImpersonationMiddleware:
+    """Runs after authentication; other sessions cost one lookup in the session."""
+
+    def __init__(self, get_response: Handler) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        # Requests without a session cookie cannot be impersonated.
+        if not _has_cookie(request):
+            return self.get_response(request)
+        impersonator = current_impersonator(request)
+        if impersonator is None or request.path_info == _END_PATH:
+            return self.get_response(request)
+        if has_expired(impersonator):
+            end(request)
+            return redirect("admin:index")
+        return self.get_response(request)
+
+    def process_view(
+        self, request: HttpRequest, view: object, args: object, kwargs: object
+    ) -> HttpResponse | None:
+        if not _has_cookie(request) or current_impersonator(request) is None:
+            return None
+        if not f"{request.path_info}/".startswith(_EXCLUDED_PATHS):
+            return None
+        return error_response(
+            request,
+            errors.Forbidden("Not allowed while impersonating."),
+        )
+
+
+def _has_cookie(request: HttpRequest) -> bool:
+    return settings.SESSION_COOKIE_NAME in request.COOKIES

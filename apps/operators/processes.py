@@ -23,14 +23,14 @@ class Worker:
     pid: int
     uptime: int
     threads: int
-    done: dict[str, int]
-    """Executed tasks by name."""
+    executed: dict[str, int]
+    """The number of executed tasks by name."""
     active: tuple[str, ...]
     memory: int
 
 
 @dataclass(frozen=True, slots=True)
-class HostProcess:
+class GraphHostProcess:
     """A graph host with its revision."""
 
     worker: str
@@ -41,17 +41,20 @@ class HostProcess:
     seconds: int
 
 
-def workers() -> list[Worker]:
+def list_workers() -> list[Worker]:
     """Return the workers that reply in time; none while the broker is unavailable."""
     with contextlib.suppress(KombuError, RedisError, OSError):
         inspect = current_app.control.inspect(timeout=_REPLY_TIMEOUT_SECONDS)
         stats: dict[str, Any] = dict(inspect.stats() or {})
         active: dict[str, Any] = dict(inspect.active() or {})
-        return [_worker(name, reply, active.get(name, [])) for name, reply in sorted(stats.items())]
+        return [
+            _build_worker(name, reply, active.get(name, []))
+            for name, reply in sorted(stats.items())
+        ]
     return []
 
 
-def hosts() -> list[HostProcess]:
+def list_hosts() -> list[GraphHostProcess]:
     """Return the graph hosts of all workers that reply."""
     with contextlib.suppress(KombuError, RedisError, OSError):
         replies = current_app.control.broadcast(
@@ -61,19 +64,19 @@ def hosts() -> list[HostProcess]:
     return []
 
 
-def _worker(name: str, stats: dict[str, Any], active: list[dict[str, Any]]) -> Worker:
+def _build_worker(name: str, stats: dict[str, Any], active: list[dict[str, Any]]) -> Worker:
     return Worker(
         name=name,
         pid=int(stats.get("pid", 0)),
         uptime=int(stats.get("uptime", 0)),
         threads=int((stats.get("pool") or {}).get("max-concurrency") or 0),
-        done=dict(sorted((stats.get("total") or {}).items())),
+        executed=dict(sorted((stats.get("total") or {}).items())),
         active=tuple(sorted(str(task.get("name")) for task in active)),
         memory=int((stats.get("rusage") or {}).get("maxrss", 0)) * 1024,
     )
 
 
-def _with_revisions(replies: list[dict[str, Any]]) -> list[HostProcess]:
+def _with_revisions(replies: list[dict[str, Any]]) -> list[GraphHostProcess]:
     listed_hosts = [
         (worker, host)
         for reply in replies
@@ -90,7 +93,7 @@ def _with_revisions(replies: list[dict[str, Any]]) -> list[HostProcess]:
         )
     }
     return [
-        HostProcess(
+        GraphHostProcess(
             worker=worker,
             pid=host["pid"],
             revision=revisions_by_id.get(host["revision_id"]),

@@ -6,18 +6,41 @@ from collections.abc import Callable
 from typing import Any
 
 from django.contrib import admin, messages
-from django.db import DatabaseError
+from django.contrib.auth import REDIRECT_FIELD_NAME
+from django.contrib.auth.views import redirect_to_login
+from django.db import DatabaseError, transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
-from django.urls import URLPattern, URLResolver, path
+from django.urls import URLPattern, URLResolver, path, reverse
+from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST
+from waffle.models import Switch
 
+from apps.audit.actions import Action
+from apps.audit.services import Target, record
 from apps.core import errors, feature_switches
+from apps.core.feature_switches import FEATURES
 from apps.core.tenancy import get_or_404
-from apps.operators import impersonation, processes, storage, system_status
-from apps.operators.feature_switches import set_switch
+from apps.operators import impersonation, processes, system_status
 from apps.organizations.models import User
+
+
+@transaction.atomic
+def set_switch(name: str, *, is_on: bool) -> None:
+    """Switch the feature on or off. Safe to repeat; a change is recorded in the audit log."""
+    if name not in FEATURES:
+        raise errors.NotFound
+    switch = Switch.objects.select_for_update().filter(name=name).first()
+    before = FEATURES[name].default() if switch is None else switch.active
+    Switch.objects.update_or_create(name=name, defaults={"active": is_on})
+    if before != is_on:
+        record(
+            Action.SWITCH_CHANGED,
+            Target("switch", name, name.replace("_", " ")),
+            before={"on": before},
+            after={"on": is_on},
+        )
 
 
 class OperatorsSite(admin.AdminSite):
@@ -44,11 +67,31 @@ class OperatorsSite(admin.AdminSite):
                 operator_view(require_POST(self.impersonate)),
                 name="impersonate",
             ),
+            # The account page limits attempts at the old password.
+            path(
+                "password_change/",
+                operator_view(lambda _: redirect("account_change_password")),
+                name="password_change",
+            ),
             *super().get_urls(),
         ]
 
-    def index(self, request: HttpRequest, extra_context: Any = None) -> TemplateResponse:
+    def login(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        """Redirect to the sign-in page and back; 403 for users who are not operators.
 
+        Django's own form checks a password without second factor and without attempt limit.
+        """
+        index_url = reverse("admin:index")
+        next_url = request.GET.get(REDIRECT_FIELD_NAME, index_url)
+        if not url_has_allowed_host_and_scheme(next_url, allowed_hosts=None):
+            next_url = index_url
+        if self.has_permission(request):
+            return redirect(next_url)
+        if request.user.is_authenticated:
+            raise errors.Forbidden("Only operators can open the admin site.")
+        return redirect_to_login(next_url, reverse("sign-in"))
+
+    def index(self, request: HttpRequest, extra_context: Any = None) -> TemplateResponse:
         try:
             status = system_status.collect()
         except DatabaseError:
@@ -61,8 +104,8 @@ class OperatorsSite(admin.AdminSite):
             **self.each_context(request),
             "title": "Processes and queues",
             "status": system_status.collect(),
-            "workers": processes.workers(),
-            "hosts": processes.hosts(),
+            "workers": processes.list_workers(),
+            "hosts": processes.list_hosts(),
         }
         return TemplateResponse(request, "admin/operators/processes.html", context)
 
@@ -71,9 +114,9 @@ class OperatorsSite(admin.AdminSite):
         context = {
             **self.each_context(request),
             "title": "Partitions and retention",
-            "tables": storage.tables(system_status.partitions()),
-            "retention": storage.default_retention(),
-            "exceptions": storage.retention_overrides(),
+            "tables": system_status.group_by_table(system_status.list_partitions()),
+            "retention": system_status.list_default_retention(),
+            "overrides": system_status.list_retention_overrides(),
         }
         return TemplateResponse(request, "admin/operators/storage.html", context)
 

@@ -1,9 +1,11 @@
-"""The status of the installation, from a few queries to PostgreSQL and Redis."""
+"""The status of the installation: components, queues, partitions and retention."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 import redis
@@ -12,16 +14,18 @@ from django.db import connection
 
 from apps.core.observability import readiness
 from apps.core.ttl_cache import TTLCache
+from apps.trace_store import run_store
+from apps.tracing.models import Retention
 
 QUEUES = ("runs", "periodic", "builds")
 CACHE_SECONDS = 4.0
+MAX_OVERRIDES = 200
 
 _COUNTS = """
 SELECT
     (SELECT count(*) FROM agent_server_agentrun WHERE status = 'pending') AS pending,
     (SELECT count(*) FROM agent_server_agentrun WHERE status = 'running') AS running,
-    (SELECT count(*) FROM trace_store_pending_run) AS unsettled,
-    (SELECT count(*) FROM ingest_deferredoperation) AS held,
+    (SELECT count(*) FROM ingest_deferredoperation) AS deferred,
     (SELECT count(*) FROM tracing_tracedeletion WHERE finished_at IS NULL) AS deletions,
     (SELECT count(*) FROM deployments_revision
      WHERE status IN ('QUEUED', 'AWAITING_BUILD', 'AWAITING_DEPLOY')) AS waiting,
@@ -45,7 +49,7 @@ ORDER BY parent.relname, child.relname DESC
 
 
 @dataclass(frozen=True, slots=True)
-class Partition:
+class PartitionStatus:
     """One day of a partitioned table; `rows` is PostgreSQL's estimate."""
 
     table: str
@@ -92,7 +96,7 @@ def collect() -> SystemStatus:
 
 def _collect(_: None) -> SystemStatus:
     queues, heartbeats = _read_redis()
-    return SystemStatus(readiness.check(), _read_counts(), queues, heartbeats)
+    return SystemStatus(readiness.check_components(), _read_counts(), queues, heartbeats)
 
 
 _cache: TTLCache[None, SystemStatus] = TTLCache(CACHE_SECONDS)
@@ -105,7 +109,12 @@ def _read_counts() -> dict[str, int]:
         names = [column.name for column in cursor.description or ()]
         cursor.execute(_HOSTS)
         workers, hosts = cursor.fetchone() or (0, 0)
-    return {**dict(zip(names, row, strict=True)), "busy_workers": workers, "busy_hosts": hosts}
+    return {
+        **dict(zip(names, row, strict=True)),
+        "busy_workers": workers,
+        "busy_hosts": hosts,
+        "pending_run_batches": run_store.count_pending_entries(),
+    }
 
 
 def _read_redis() -> tuple[dict[str, int | None], dict[str, str]]:
@@ -125,8 +134,56 @@ def _read_redis() -> tuple[dict[str, int | None], dict[str, str]]:
     )
 
 
-def partitions() -> list[Partition]:
+def list_partitions() -> list[PartitionStatus]:
     """Return the partitions of every table partitioned by day, newest first."""
     with connection.cursor() as cursor:
         cursor.execute(_PARTITIONS)
-        return [Partition(*row) for row in cursor]
+        return [PartitionStatus(*row) for row in cursor]
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionInfo:
+    name: str
+    days: int
+    """0 means forever."""
+    setting: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table partitioned by day."""
+
+    name: str
+    partitions: list[PartitionStatus]
+
+    @property
+    def rows(self) -> int:
+        return sum(partition.rows for partition in self.partitions)
+
+    @property
+    def size(self) -> int:
+        return sum(partition.size for partition in self.partitions)
+
+
+def group_by_table(partitions: Iterable[PartitionStatus]) -> list[Table]:
+    """Group partitions by table, in the given order."""
+    by_name = groupby(partitions, lambda partition: partition.table)
+    return [Table(name, list(days)) for name, days in by_name]
+
+
+def list_default_retention() -> list[RetentionInfo]:
+    """Return the retention that applies without an override."""
+    return [
+        RetentionInfo("Long-lived traces", settings.TRACE_RETENTION_DAYS, "TRACE_RETENTION_DAYS"),
+        RetentionInfo(
+            "Short-lived traces", settings.TRACE_RETENTION_SHORT_DAYS, "TRACE_RETENTION_SHORT_DAYS"
+        ),
+        RetentionInfo("Webhook delivery log", settings.WEBHOOK_LOG_DAYS, "WEBHOOK_LOG_DAYS"),
+        RetentionInfo("Audit log", 0, "manage.py prune_audit_log"),
+    ]
+
+
+def list_retention_overrides() -> list[Retention]:
+    """Return the overrides of organizations and workspaces, latest first."""
+    rows = Retention.objects.select_related("organization", "workspace__organization")
+    return list(rows.order_by("-updated_at")[:MAX_OVERRIDES])

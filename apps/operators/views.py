@@ -13,33 +13,34 @@ from django.views.decorators.http import require_GET, require_POST
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from apps.core import errors
-from apps.core.observability.metrics import exposition
+from apps.core.observability.metrics import render_metrics
 from apps.operators import impersonation
-from apps.operators.metrics_collector import StatusCollector
+from apps.operators.metrics import StatusCollector
 
 
 @require_GET
 def metrics(request: HttpRequest) -> HttpResponse:
-    """Return Prometheus' text to the metrics token, an operator's session, or this machine.
+    """Return the metrics in Prometheus' text format.
 
-    API keys of tenants are refused. While the database is down, only counters are returned.
+    Requires the metrics token, an operator's session or a loopback address. While the database is
+    down, only counters are returned.
     """
     if not _is_allowed(request):
         raise errors.Unauthenticated("Send the metrics token: Authorization: Bearer <token>.")
     try:
-        text = exposition(StatusCollector())
+        text = render_metrics(StatusCollector())
     except DatabaseError:
-        text = exposition()
+        text = render_metrics()
     return HttpResponse(text, content_type=CONTENT_TYPE_LATEST)
 
 
 @require_POST
 def end_impersonation(request: HttpRequest) -> HttpResponse:
     """End impersonation and return to the user's admin page; 404 for other sessions."""
-    person = impersonation.end(request)
-    if person is None:
+    user = impersonation.end(request)
+    if user is None:
         raise errors.NotFound
-    return redirect("admin:organizations_user_change", person.pk)
+    return redirect("admin:organizations_user_change", user.pk)
 
 
 def _is_allowed(request: HttpRequest) -> bool:

@@ -20,6 +20,7 @@ BADGES: dict[str, Badge] = {
     "AWAITING_DEPLOY": Badge("waiting", "circle-dashed", "Waiting to deploy"),
     "DEPLOYING": Badge("running", "loader-circle", "Deploying"),
     "DEPLOYED": Badge("success", "circle-check", "Deployed"),
+    "REPLACED": Badge("", "circle-check", "Replaced"),
     "CREATE_FAILED": Badge("error", "circle-x", "Create failed"),
     "BUILD_FAILED": Badge("error", "circle-x", "Build failed"),
     "DEPLOY_FAILED": Badge("error", "circle-x", "Deploy failed"),
@@ -29,6 +30,7 @@ BADGES: dict[str, Badge] = {
     "serving": Badge("success", "circle-check", "Serving"),
     "starting": Badge("running", "loader-circle", "Starting"),
     "idle": Badge("", "circle-dashed", "Not serving"),
+    "stopped": Badge("warning", "ban", "Stopped"),
     "failed": Badge("error", "circle-x", "Failed"),
     "updating": Badge("running", "loader-circle", "Serving, updating"),
     "behind": Badge("warning", "triangle-alert", "Serving, last revision failed"),
@@ -36,6 +38,11 @@ BADGES: dict[str, Badge] = {
     "pending": Badge("running", "loader-circle", "Running"),
     "success": Badge("success", "circle-check", "Success"),
     "error": Badge("error", "circle-x", "Error"),
+    # Webhook deliveries
+    "due": Badge("waiting", "circle-dashed", "Waiting"),
+    "sending": Badge("running", "loader-circle", "Sending"),
+    "delivered": Badge("success", "circle-check", "Delivered"),
+    "given_up": Badge("error", "circle-x", "Given up"),
     # Exports
     "Created": Badge("waiting", "circle-dashed", "Waiting"),
     "Running": Badge("running", "loader-circle", "Running"),
@@ -44,6 +51,7 @@ BADGES: dict[str, Badge] = {
     "Failed": Badge("error", "circle-x", "Failed"),
     "TimedOut": Badge("error", "circle-x", "Timed out"),
 }
+RUN_STATUSES = ("success", "error", "pending")
 UNKNOWN = Badge("", "circle-help", "Unknown")
 
 RUN_TYPES: dict[str, str] = {

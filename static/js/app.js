@@ -3,16 +3,20 @@
  */
 
 import { scrollToCurrentTab } from "./lib/tabs.js";
+import { rememberBrowserZone } from "./lib/time-zone.js";
 
 /** @type {Record<string, () => Promise<unknown>>} */
 const ELEMENTS = {
   "annotate-form": () => import("./elements/annotate-form.js"),
   "api-docs": () => import("./elements/api-docs.js"),
+  "chart-grid": () => import("./elements/chart-grid.js"),
   "dirty-form": () => import("./elements/dirty-form.js"),
   "command-palette": () => import("./elements/command-palette.js"),
   "confirm-name": () => import("./elements/confirm-name.js"),
   "copy-button": () => import("./elements/copy-button.js"),
   "density-button": () => import("./elements/density-button.js"),
+  "fold-view": () => import("./elements/fold-view.js"),
+  "filter-builder": () => import("./elements/filter-builder.js"),
   "filter-input": () => import("./elements/filter-input.js"),
   "facets-toggle": () => import("./elements/facets-toggle.js"),
   "json-view": () => import("./elements/json-view.js"),
@@ -23,7 +27,7 @@ const ELEMENTS = {
   "modal-dialog": () => import("./elements/modal-dialog.js"),
   "nav-drawer": () => import("./elements/nav-drawer.js"),
   "nav-toggle": () => import("./elements/nav-toggle.js"),
-  "run-preview": () => import("./elements/run-preview.js"),
+  "row-preview": () => import("./elements/row-preview.js"),
   "dropdown-menu": () => import("./elements/dropdown-menu.js"),
   "relative-time": () => import("./elements/relative-time.js"),
   "row-navigation": () => import("./elements/row-navigation.js"),
@@ -35,6 +39,7 @@ const ELEMENTS = {
   "time-chart": () => import("./elements/time-chart.js"),
   "toast-region": () => import("./elements/toast-region.js"),
   "trace-tree": () => import("./elements/trace-tree.js"),
+  "variable-changes": () => import("./elements/variable-changes.js"),
 };
 
 const undefinedElements = Object.keys(ELEMENTS)
@@ -58,6 +63,7 @@ function loadElement(name) {
   ELEMENTS[name]?.();
 }
 
+rememberBrowserZone();
 loadElements(document);
 scrollToCurrentTab(document);
 new MutationObserver((mutations) => {

@@ -9,6 +9,7 @@ import json
 import shlex
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
@@ -16,27 +17,32 @@ from django import template
 from django.forms import BoundField
 from django.http import QueryDict
 from django.templatetags.static import static
+from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from apps.core.json import dumps_text
 from apps.web_ui import formatting
 from apps.web_ui.badges import BADGES, ROLES, RUN_TYPES, UNKNOWN
+from apps.web_ui.time_zone import zone_label
 
 register = template.Library()
 
-register.filter("duration", formatting.duration)
-register.filter("count", formatting.count)
-register.filter("compact", formatting.compact)
-register.filter("size", formatting.size)
-register.filter("money", formatting.money)
-register.filter("percent", formatting.percent)
+register.filter("duration", formatting.format_duration)
+register.filter("count", formatting.format_count)
+register.filter("compact", formatting.format_compact)
+register.filter("size", formatting.format_size)
+register.filter("money", formatting.format_money)
+register.filter("percent", formatting.format_percent)
+register.filter("day", formatting.format_day)
+register.filter("date_time", formatting.format_date_time)
+register.filter("exact_time", formatting.format_exact_time)
 
 
 _SNIPPET = """\
 export LANGSMITH_TRACING=true
 export LANGSMITH_ENDPOINT={base_url}/api/v1
-export LANGSMITH_API_KEY=<your key>
+export LANGSMITH_API_KEY={key}
 export LANGSMITH_PROJECT="{project}"
 
 python - <<'EOF'
@@ -63,7 +69,12 @@ def json_fragment(json: bytes, element_id: str) -> SafeString:
 
 @register.simple_tag
 def icon(name: str, classes: str = "") -> SafeString:
-    """Render an icon of the sprite. It is decorative: add a label or text beside it."""
+    """Render an icon of the sprite. Screen readers skip icons: add a label or text."""
+    return _render_icon(name, classes)
+
+
+@lru_cache(maxsize=1_000)
+def _render_icon(name: str, classes: str) -> SafeString:
     return format_html(
         '<svg class="icon {}" aria-hidden="true" focusable="false"><use href="{}#{}"/></svg>',
         classes,
@@ -87,6 +98,7 @@ def status_badge(status: str, *, plain: bool = False) -> SafeString:
 
 
 @register.simple_tag
+@lru_cache(maxsize=100)
 def status_icon(status: str) -> SafeString:
     """Render a status as an icon with a label for screen readers."""
     badge = BADGES.get(str(status), UNKNOWN)
@@ -121,9 +133,9 @@ def run_type_icon(kind: str) -> str:
 
 
 @register.simple_tag
-def trace_snippet(project_name: str, base_url: str) -> str:
+def trace_snippet(project_name: str, base_url: str, key: str = "<your key>") -> str:
     """Return a shell script that sends one trace."""
-    return _SNIPPET.format(base_url=base_url, project=project_name.replace('"', ""))
+    return _SNIPPET.format(base_url=base_url, project=project_name.replace('"', ""), key=key)
 
 
 @register.simple_tag
@@ -151,8 +163,8 @@ def timestamp(value: datetime | None) -> SafeString:
     return format_html(
         '<relative-time><time datetime="{}" title="{}">{}</time></relative-time>',
         value.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        value.strftime("%Y-%m-%d %H:%M:%S UTC"),
-        formatting.ago(value),
+        f"{formatting.format_date_time(value)}:{value:%S} {zone_label()}",
+        formatting.format_age(value),
     )
 
 
@@ -163,22 +175,20 @@ def elapsed(value: datetime) -> SafeString:
     return format_html(
         '<relative-time elapsed><time datetime="{}">{}</time></relative-time>',
         begin.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        formatting.duration(max(1.0, (datetime.now(UTC) - begin).total_seconds())),
+        formatting.format_duration(max(1.0, (datetime.now(UTC) - begin).total_seconds())),
     )
 
 
 @register.filter
-def exact_time(value: datetime | None) -> str:
-    """Format as `2026-01-02 03:04:05.006`, in UTC."""
-    if value is None:
-        return formatting.EMPTY
-    return value.astimezone(UTC).isoformat(sep=" ", timespec="milliseconds").removesuffix("+00:00")
+def time_of_day(value: datetime) -> str:
+    """Format as `03:04:05.006`."""
+    return timezone.localtime(value).time().isoformat(timespec="milliseconds")
 
 
 @register.filter
-def time_of_day(value: datetime) -> str:
-    """Format as `03:04:05.006`, in UTC."""
-    return value.astimezone(UTC).time().isoformat(timespec="milliseconds")
+def with_zone(text: str) -> str:
+    """Add the time zone's abbreviation to a formatted time."""
+    return f"{text} {zone_label()}"
 
 
 @register.filter
@@ -237,7 +247,7 @@ def checkbox(bound: BoundField) -> dict[str, Any]:
 
 @register.filter
 def inline_code(text: object) -> SafeString:
-    """Render text between backticks as code; the rest is escaped."""
+    """Render text between backticks as code and escape all text."""
     pieces = str(text).split("`")
     if len(pieces) % 2 == 0:
         return format_html("{}", text)
@@ -267,10 +277,10 @@ def with_query(context: dict[str, Any], **changes: Any) -> str:
 
 @register.filter
 def media_kind(mime_type: str) -> str:
-    """Return how a browser shows a file: `image`, `audio`, `video`, `pdf` or `file`."""
-    kind, _, form = mime_type.partition("/")
+    """Return how a page shows a file: as `image`, `audio`, `video`, `pdf` or `file`."""
+    kind, _, subtype = mime_type.partition("/")
     if kind == "image":
-        return kind if form in {"png", "jpeg", "gif", "webp"} else "file"
+        return kind if subtype in {"png", "jpeg", "gif", "webp"} else "file"
     if kind in {"audio", "video"}:
         return kind
     return "pdf" if mime_type == "application/pdf" else "file"
@@ -307,7 +317,7 @@ def as_json(value: object) -> str:
 @register.filter
 def per_million(value: Decimal) -> str:
     """Format a price per token as dollars per million tokens."""
-    return formatting.money(value * 1_000_000)
+    return formatting.format_money(value * 1_000_000)
 
 
 @register.filter

@@ -1,6 +1,6 @@
 /**
- * <annotate-form><form class="annotate">…: digit keys submit scores of the first feedback key, C opens the details
- * and focuses the comment, Ctrl+Enter submits the form.
+ * <annotate-form><form class="annotate-key">…<form><details>…: digit keys submit scores of the first feedback key,
+ * C opens the details and focuses the comment, Ctrl+Enter submits the form of the focused field.
  */
 import { isShortcut } from "../lib/keyboard.js";
 
@@ -9,7 +9,7 @@ class AnnotateForm extends HTMLElement {
     document.addEventListener("keydown", this.#handleKeydown);
     this.addEventListener("keydown", (event) => {
       if (event.key === "Enter" && (event.ctrlKey || event.metaKey))
-        this.querySelector("form")?.requestSubmit();
+        /** @type {Element} */ (event.target).closest("form")?.requestSubmit();
     });
   }
 
@@ -25,7 +25,7 @@ class AnnotateForm extends HTMLElement {
       if (details) details.open = true;
       /** @type {HTMLElement | null} */ (this.querySelector("textarea"))?.focus();
     } else if (/^[1-9]$/.test(event.key)) {
-      const buttons = this.querySelectorAll(".annotate-key:first-child button");
+      const buttons = this.querySelectorAll(".annotate-key:first-child .segments button");
       const button = /** @type {HTMLElement | undefined} */ (buttons[Number(event.key) - 1]);
       if (!button) return;
       event.preventDefault();

@@ -42,7 +42,7 @@ class CommandPalette extends HTMLElement {
   };
 
   #open() {
-    this.#dialog ??= this.#build();
+    this.#dialog ??= this.#buildDialog();
     if (this.#dialog.open) return;
     this.#dialog.showModal();
     this.#input.select();
@@ -63,7 +63,7 @@ class CommandPalette extends HTMLElement {
     ]);
   }
 
-  #build() {
+  #buildDialog() {
     const dialog = document.createElement("dialog");
     dialog.className = "dialog palette";
     dialog.setAttribute("aria-label", "Command palette");

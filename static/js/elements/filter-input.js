@@ -113,9 +113,9 @@ class FilterInput extends HTMLElement {
   #fetchValues(field) {
     let values = this.#values.get(field);
     if (!values) {
-      const address = new URL(this.getAttribute("values") ?? "", location.href);
-      address.searchParams.set("field", field);
-      values = fetch(address, { headers: { Accept: "application/json" } })
+      const url = new URL(this.getAttribute("values") ?? "", location.href);
+      url.searchParams.set("field", field);
+      values = fetch(url, { headers: { Accept: "application/json" } })
         .then((response) => (response.ok ? response.json() : { values: [] }))
         .then((body) => body.values)
         .catch(() => []);

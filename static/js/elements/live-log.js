@@ -6,6 +6,7 @@
  * .log-body > .log-lines. Dispatches `revision-status` when the status changes.
  */
 import { setIcon } from "../lib/icons.js";
+import { formatTimeOfDay } from "../lib/time-zone.js";
 
 const MAX_HIGHLIGHTS = 2000;
 const MAX_RECONNECT_DELAY_MS = 10_000;
@@ -85,10 +86,10 @@ class LiveLog extends HTMLElement {
   }
 
   #connect() {
-    const address = new URL(this.getAttribute("src") ?? "", location.href);
-    address.protocol = location.protocol === "https:" ? "wss:" : "ws:";
-    address.searchParams.set("after", this.dataset.after ?? "0");
-    const socket = (this.#socket = new WebSocket(address));
+    const url = new URL(this.getAttribute("src") ?? "", location.href);
+    url.protocol = location.protocol === "https:" ? "wss:" : "ws:";
+    url.searchParams.set("after", this.dataset.after ?? "0");
+    const socket = (this.#socket = new WebSocket(url));
     socket.onopen = () => {
       this.#reconnectDelay = 500;
       this.#setState("live", "Live");
@@ -121,7 +122,7 @@ class LiveLog extends HTMLElement {
       line.dataset.level = level;
       const time = document.createElement("time");
       time.dateTime = at;
-      time.textContent = at.slice(11, 23);
+      time.textContent = formatTimeOfDay(new Date(at), { exact: true });
       const message = document.createElement("span");
       message.textContent = text;
       line.append(time, message);

@@ -3,6 +3,16 @@ import { DOMPurify, MarkdownIt } from "../../vendor/markdown.js";
 
 const markdown = new MarkdownIt({ html: false, linkify: true, breaks: true }).disable("image");
 
+// The alignment of a table column as an attribute, because the content security policy rejects inline styles.
+for (const rule of ["th_open", "td_open"]) {
+  markdown.renderer.rules[rule] = (tokens, index, options, _environment, renderer) => {
+    const token = tokens[index];
+    const style = String(token?.attrGet("style") ?? "");
+    if (token && style) token.attrs = [["align", style.replace("text-align:", "")]];
+    return renderer.renderToken(tokens, index, options);
+  };
+}
+
 class MarkdownView extends HTMLElement {
   connectedCallback() {
     if (this.classList.contains("is-rendered")) return;

@@ -1,8 +1,9 @@
 /**
  * <relative-time><time datetime="…">5 min ago</time></relative-time>: keeps the relative time current and shows the
- * exact local time on hover. With `elapsed` it counts the seconds since that time.
+ * exact time in the page's time zone on hover. With `elapsed` it counts the seconds since that time.
  */
 import { formatDuration, formatRelativeTime } from "../lib/formatting.js";
+import { formatExactTime } from "../lib/time-zone.js";
 
 /** @type {Set<RelativeTime>} */
 const instances = new Set();
@@ -18,11 +19,7 @@ class RelativeTime extends HTMLElement {
     instances.add(this);
     const time = this.querySelector("time");
     if (!time) return;
-    const local = new Date(time.dateTime).toLocaleString(undefined, {
-      dateStyle: "medium",
-      timeStyle: "medium",
-    });
-    time.title = `${local}\n${time.dateTime}`;
+    time.title = formatExactTime(new Date(time.dateTime));
     this.refresh();
   }
 

@@ -1,13 +1,15 @@
 /**
  * <row-navigation><table>… <tr data-row><a class="row-link">…</row-navigation>: J and K move between rows, Home and End jump,
- * Enter opens the focused row link, D changes the row density.
+ * Enter opens the focused row link, D changes the row density. With `opens-preview` a click opens the row in <row-preview>.
  */
 import { isShortcut } from "../lib/keyboard.js";
 import { setPreference, getPreference } from "../lib/preferences.js";
+import { openRow } from "../lib/row-open.js";
 
 class RowNavigation extends HTMLElement {
   connectedCallback() {
     document.addEventListener("keydown", this.#handleKeydown);
+    if (this.hasAttribute("opens-preview")) this.addEventListener("click", openRow);
   }
 
   disconnectedCallback() {

@@ -1,12 +1,13 @@
 /**
- * <run-table data-rows="/…?show=llm" [data-live]>: wraps the list of runs: it refreshes running rows,
+ * <run-table data-rows="/…?show=llm" [data-live]>: wraps the list of runs. It refreshes running rows,
  * announces new runs or inserts them while Live is on and the pointer is outside the table, loads older runs when the
  * end of the list scrolls into view, and handles row selection (X).
  *
- * Dispatches `row-open` when a row is clicked; `<run-preview>` handles it.
+ * Dispatches `row-open` when a row is clicked; `<row-preview>` handles it.
  */
 import { isShortcut } from "../lib/keyboard.js";
 import { saveList } from "../lib/list-history.js";
+import { openRow } from "../lib/row-open.js";
 import { showToast } from "../lib/toast.js";
 
 const POLL_INTERVAL_MS = 4000;
@@ -29,7 +30,7 @@ class RunTable extends HTMLElement {
       { rootMargin: "400px" },
     );
     this.#observeEnd();
-    if (this.hasAttribute("data-live") || !this.#isSettled) {
+    if (this.hasAttribute("data-live") || this.#hasRunningRuns) {
       this.#timer = setInterval(this.#poll, POLL_INTERVAL_MS);
       document.addEventListener("visibilitychange", this.#poll);
     }
@@ -64,8 +65,8 @@ class RunTable extends HTMLElement {
     return this.#liveButton?.getAttribute("aria-pressed") === "true";
   }
 
-  get #isSettled() {
-    return this.querySelector("table")?.dataset.settled !== "false";
+  get #hasRunningRuns() {
+    return this.querySelector("table")?.dataset.hasRunning === "true";
   }
 
   get #boxes() {
@@ -78,7 +79,7 @@ class RunTable extends HTMLElement {
     if (!button) return;
     button.setAttribute("aria-pressed", String(live));
     const label = button.querySelector("span");
-    if (label) label.textContent = live ? "Live" : "Paused";
+    if (label) label.textContent = live ? "Live" : "Go live";
     button.title = live
       ? "New runs appear automatically. Click to pause."
       : "Click to show new runs automatically.";
@@ -87,7 +88,7 @@ class RunTable extends HTMLElement {
   /** Fetch the first page again, update changed rows, and announce or insert new ones. */
   #poll = async () => {
     if (document.visibilityState !== "visible" || this.#loading) return;
-    if (!this.hasAttribute("data-live") && this.#isSettled) return;
+    if (!this.hasAttribute("data-live") && !this.#hasRunningRuns) return;
     try {
       const page = await fetchTable(this.dataset.rows ?? "");
       const freshTable =
@@ -117,6 +118,7 @@ class RunTable extends HTMLElement {
         body.prepend(row);
       }
       notice?.replaceChildren();
+      if (newRows.length) announceNewRows();
     } else if (notice && this.hasAttribute("data-live")) {
       notice.replaceChildren(
         ...(newRows.length ? [createNewRunsLink(newRows.length, freshTable.rows.length - 1)] : []),
@@ -170,26 +172,12 @@ class RunTable extends HTMLElement {
 
   #handleClick = (/** @type {MouseEvent} */ event) => {
     const target = /** @type {Element} */ (event.target);
-    if (target.closest("[data-clear-selection]"))
+    if (target.closest("[data-clear-selection]")) {
       for (const box of this.#boxes) box.checked = false;
+      this.#updateSelection();
+    }
     if (target.closest("[data-copy-ids]")) this.#copyIds();
-    if (target.closest("[data-clear-selection], [data-select-all]")) this.#updateSelection();
-    const link = target.closest(".row-link");
-    if (
-      !(link instanceof HTMLAnchorElement) ||
-      event.ctrlKey ||
-      event.metaKey ||
-      event.shiftKey ||
-      event.button
-    )
-      return;
-    const rowOpen = new CustomEvent("row-open", {
-      detail: { link },
-      bubbles: true,
-      cancelable: true,
-    });
-    // A key press on the link is a click without `detail` and opens the page.
-    if (event.detail && !link.dispatchEvent(rowOpen)) event.preventDefault();
+    openRow(event);
   };
 
   #handleChange = (/** @type {Event} */ event) => {
@@ -253,13 +241,19 @@ class RunTable extends HTMLElement {
   }
 }
 
+/** Reload the charts and the counts of the list. */
+function announceNewRows() {
+  for (const id of ["strip", "facets"])
+    document.getElementById(id)?.dispatchEvent(new CustomEvent("rows-added"));
+}
+
 /**
  * Fetch the page fragment that contains the table.
  *
- * @param {string} address
+ * @param {string} url
  */
-async function fetchTable(address) {
-  const response = await fetch(address, { headers: { "HX-Request": "true", Accept: "text/html" } });
+async function fetchTable(url) {
+  const response = await fetch(url, { headers: { "HX-Request": "true", Accept: "text/html" } });
   if (!response.ok || response.headers.has("HX-Redirect")) return null;
   return new DOMParser().parseFromString(await response.text(), "text/html");
 }

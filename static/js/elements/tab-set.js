@@ -6,10 +6,7 @@ class TabSet extends HTMLElement {
   connectedCallback() {
     const list = this.querySelector('[role="tablist"]');
     if (list instanceof HTMLElement) list.hidden = false;
-    const stored = sessionStorage.getItem(`tab:${this.getAttribute("name")}`);
-    const first =
-      this.#tabs.find((tab) => tab.dataset.tab === stored) ??
-      this.#tabs.find((tab) => tab.ariaSelected === "true");
+    const first = this.#findStoredTab() ?? this.#tabs.find((tab) => tab.ariaSelected === "true");
     this.#show(first ?? this.#tabs[0]);
     this.addEventListener("click", this.#handleClick);
     this.addEventListener("keydown", this.#handleKeydown);
@@ -22,11 +19,25 @@ class TabSet extends HTMLElement {
     ]);
   }
 
+  get #storageKey() {
+    return `tab:${this.getAttribute("name")}`;
+  }
+
+  get #scope() {
+    return this.getAttribute("scope") ?? "";
+  }
+
+  #findStoredTab() {
+    const [name, scope] = sessionStorage.getItem(this.#storageKey)?.split(" ") ?? [];
+    if (this.hasAttribute("data-pinned") || scope !== this.#scope) return undefined;
+    return this.#tabs.find((tab) => tab.dataset.tab === name);
+  }
+
   #handleClick = (/** @type {Event} */ event) => {
     const tab = /** @type {Element} */ (event.target).closest('[role="tab"]');
     if (!(tab instanceof HTMLElement) || !this.#tabs.includes(tab)) return;
     this.#show(tab);
-    sessionStorage.setItem(`tab:${this.getAttribute("name")}`, tab.dataset.tab ?? "");
+    sessionStorage.setItem(this.#storageKey, `${tab.dataset.tab} ${this.#scope}`);
   };
 
   #handleKeydown = (/** @type {KeyboardEvent} */ event) => {

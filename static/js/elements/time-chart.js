@@ -1,16 +1,30 @@
 /**
  * <time-chart class="chart" for="id" [zoom="?range="]>: draws the time series of a `json_script`:
  *
- *   { step, unit, kind: "line" | "bars" | "stack", times: [seconds], series: [{ name, hue, values, href? }] }
+ *   { step, unit, kind: "line" | "bars" | "stack", times: [seconds],
+ *     series: [{ name, hue, dash?, values, before?, href? }], labels?, links? }
  *
- * The tooltip shows all series at the pointer, legend buttons toggle series, a drag zooms to a time range, and a click
- * opens the runs of a point (`href` with `from` and `to`). The table rendered by the server stays.
+ * With `labels`, the points have names instead of times ("#3 name"; the axis shows the part before the space), and a
+ * click opens the point's link.
+ *
+ * The tooltip shows the series at the pointer, a drag zooms to a time range, and a click opens the runs of a point
+ * (`href` with `from` and `to`). A legend button toggles a series and its line of the previous period (`before`). The
+ * table rendered by the server stays.
  */
 import { uPlot } from "../../vendor/uplot.js";
-import { VALUE_FORMATTERS, formatAxisTime, formatAxisValue } from "../lib/chart-units.js";
+import { formatAxisTime, formatAxisValue, formatChartValue } from "../lib/chart-units.js";
+import { formatDateTime, pageZone } from "../lib/time-zone.js";
 
-/** @typedef {{ name: string, hue: string, values: (number | null)[], href?: string }} Series */
-/** @typedef {{ step: number, unit: string, kind: string, times: number[], series: Series[], open?: string }} Chart */
+/** @typedef {(number | null)[]} Values */
+/** @typedef {{ name: string, hue: string, dash?: number, values: Values, before?: Values | null, href?: string }} Series */
+/** @typedef {{ step: number, unit: string, kind: string, zone: string, times: number[], series: Series[], open?: string, labels?: string[], links?: string[] }} Chart */
+
+const MAX_TOOLTIP_LINES = 12;
+/** Patterns that tell lines of one hue apart, by `dash`. */
+const DASHES = [undefined, [8, 3], [2, 3], [10, 3, 2, 3]];
+const DASH_BEFORE = [3, 4];
+/** The distances between two labels of an axis with names. */
+const NAME_STEPS = [1, 2, 5, 10, 20, 50];
 
 class TimeChart extends HTMLElement {
   /** @type {Chart | undefined} */
@@ -28,21 +42,30 @@ class TimeChart extends HTMLElement {
   #scheme = matchMedia("(prefers-color-scheme: dark)");
 
   connectedCallback() {
-    if (this.#chart) return;
+    if (this.#chart) {
+      // The element was moved: its drawing was destroyed when it left the document.
+      this.#observe();
+      this.#draw();
+      return;
+    }
     const text = document.getElementById(this.getAttribute("for") ?? "")?.textContent;
     this.#chart = text ? JSON.parse(text) : undefined;
     if (!this.#chart) return;
     this.#container.className = "chart-drawing";
     this.#container.setAttribute("role", "img");
-    this.#container.setAttribute("aria-label", this.#summary());
+    this.#container.setAttribute("aria-label", this.#describe());
     this.#tooltip.className = "chart-tooltip";
     this.#tooltip.hidden = true;
     const old = this.querySelector(".chart-drawing");
     if (old) old.replaceWith(this.#container);
     else this.append(this.#container);
     this.#container.append(this.#tooltip);
-    this.#legend();
+    this.#appendLegend();
+    this.#observe();
     this.#draw();
+  }
+
+  #observe() {
     this.#resizeObserver = new ResizeObserver(() => this.#resize());
     this.#resizeObserver.observe(this.#container);
     this.#themeObserver = new MutationObserver(this.#redraw);
@@ -71,22 +94,23 @@ class TimeChart extends HTMLElement {
     if (this.#plot && clientWidth) this.#plot.setSize({ width: clientWidth, height: clientHeight });
   }
 
-  #summary() {
+  #describe() {
     const chart = /** @type {Chart} */ (this.#chart);
     const title = this.querySelector("h3")?.textContent?.trim() ?? "Chart";
-    return `${title}: ${chart.series.map((series) => series.name).join(", ")} over time`;
+    return `${title}: ${chart.series.map((series) => series.name).join(", ")} ${this.#hasNames ? "by name" : "over time"}`;
   }
 
-  #legend() {
+  #appendLegend() {
     const chart = /** @type {Chart} */ (this.#chart);
     const head = this.querySelector(".chart-head");
-    if (!head || chart.series.length < 2) return;
+    const comparing = chart.series.some((series) => series.before);
+    if (!head || (chart.series.length < 2 && !comparing)) return;
     const legend = document.createElement("div");
     legend.className = "chart-legend";
     chart.series.forEach((series, index) => {
       const button = document.createElement("button");
       button.type = "button";
-      button.className = `hue-${series.hue}`;
+      button.className = seriesClass(series);
       button.title = series.name;
       button.setAttribute("aria-pressed", "true");
       const name = document.createElement("span");
@@ -99,6 +123,12 @@ class TimeChart extends HTMLElement {
       });
       legend.append(button);
     });
+    if (comparing) {
+      const note = document.createElement("span");
+      note.className = "chart-legend-note";
+      note.append(document.createElement("i"), "previous period");
+      legend.append(note);
+    }
     head.append(legend);
   }
 
@@ -122,8 +152,9 @@ class TimeChart extends HTMLElement {
       .map((series, index) => ({ ...series, index }))
       .filter((series) => !this.#hidden.has(series.index));
     const rows = this.#isStacked
-      ? stacked(shown.map((series) => series.values))
+      ? computeCumulativeSums(shown.map((series) => series.values))
       : shown.map((series) => series.values);
+    const before = this.#isStacked ? [] : shown.filter((series) => series.before);
     // Draw the largest sum of a stack first, so that the others cover it.
     const order = this.#isStacked
       ? shown.map((_, index) => shown.length - 1 - index)
@@ -137,19 +168,20 @@ class TimeChart extends HTMLElement {
         height: this.#container.clientHeight || 150,
         padding: [6, 8, 0, 0],
         legend: { show: false },
-        tzDate: (/** @type {number} */ ts) => new Date(ts * 1000),
+        tzDate: (/** @type {number} */ ts) =>
+          uPlot.tzDate(new Date(ts * 1000), chart.zone || pageZone()),
         cursor: {
           y: false,
           points: { size: 6 },
-          sync: { key: "time" },
-          drag: { x: true, y: false, setScale: false },
+          sync: { key: this.#hasNames ? "names" : "time" },
+          drag: { x: !this.#hasNames, y: false, setScale: false },
         },
         scales: {
-          x: { time: true, range: () => this.#range },
+          x: { time: !this.#hasNames, range: () => this.#range },
           y: {
-            range: (/** @type {any} */ _, /** @type {number} */ __, /** @type {number} */ max) => [
-              0,
-              max > 0 ? max * 1.12 : 1,
+            range: (/** @type {any} */ _, /** @type {number} */ min, /** @type {number} */ max) => [
+              min < 0 ? min * 1.12 : 0,
+              max > 0 ? max * 1.12 : min < 0 ? 0 : 1,
             ],
           },
         },
@@ -159,10 +191,9 @@ class TimeChart extends HTMLElement {
             size: 22,
             space: 60,
             grid: { show: false },
+            ...(this.#hasNames && { incrs: NAME_STEPS }),
             values: (/** @type {any} */ _, /** @type {number[]} */ values) =>
-              values.map((value) =>
-                formatAxisTime(value, (this.#range[1] ?? 0) - (this.#range[0] ?? 0)),
-              ),
+              values.map((value) => this.#formatPosition(value)),
           },
           {
             ...axis,
@@ -176,32 +207,43 @@ class TimeChart extends HTMLElement {
           {},
           ...order.map((index) => {
             const series = /** @type {Series} */ (shown[index]);
-            const color = resolveColor(
-              series.hue === "error"
-                ? "--status-error"
-                : series.hue === "before"
-                  ? "--line-control"
-                  : `--chart-${series.hue}`,
-            );
+            const color = resolveColor(colorToken(series));
             return {
               stroke: color,
               width: bars ? 0 : 1.5,
               fill: bars ? color : undefined,
-              dash: series.hue === "before" ? [4, 3] : undefined,
+              dash: bars ? undefined : DASHES[(series.dash ?? 0) % DASHES.length],
               paths: bars,
               spanGaps: false,
               points: bars
                 ? { show: false }
-                : { show: true, size: 4, fill: color, filter: isolatedPoints },
+                : {
+                    show: true,
+                    size: 4,
+                    fill: color,
+                    filter: this.#hasNames ? undefined : findIsolatedPoints,
+                  },
             };
           }),
+          ...before.map((series) => ({
+            stroke: resolveColor(colorToken(series)),
+            alpha: 0.6,
+            width: 1,
+            dash: DASH_BEFORE,
+            spanGaps: false,
+            points: { show: true, size: 3, filter: findIsolatedPoints },
+          })),
         ],
         hooks: {
           setCursor: [() => this.#updateTooltip(shown)],
           setSelect: [(/** @type {any} */ plot) => this.#zoom(plot)],
         },
       },
-      [chart.times, ...order.map((index) => rows[index] ?? [])],
+      [
+        chart.times,
+        ...order.map((index) => rows[index] ?? []),
+        ...before.map((series) => series.before ?? []),
+      ],
       this.#container,
     );
     const over = this.#plot.over;
@@ -209,10 +251,23 @@ class TimeChart extends HTMLElement {
     over.addEventListener("mouseleave", () => (this.#tooltip.hidden = true));
   }
 
+  get #hasNames() {
+    return Boolean(this.#chart?.labels?.length);
+  }
+
+  /** @param {number} value */
+  #formatPosition(value) {
+    const chart = /** @type {Chart} */ (this.#chart);
+    if (this.#hasNames) return chart.labels?.[value]?.split(" ", 1)[0] ?? "";
+    const [start, end] = this.#range;
+    return formatAxisTime(value, end - start, chart.zone || pageZone());
+  }
+
   /** @returns {[number, number]} */
   get #range() {
     const { times, step } = /** @type {Chart} */ (this.#chart);
     const first = times[0] ?? 0;
+    if (this.#hasNames) return [-0.5, times.length - 0.5];
     return [first, (times.at(-1) ?? first) + step];
   }
 
@@ -226,26 +281,36 @@ class TimeChart extends HTMLElement {
       this.#tooltip.hidden = true;
       return;
     }
-    const format = VALUE_FORMATTERS[chart.unit] ?? String;
+    const format = (/** @type {number | null | undefined} */ value) =>
+      isDefined(value) ? formatChartValue(chart.unit, /** @type {number} */ (value)) : "–";
     const time = document.createElement("time");
-    time.textContent = new Date((chart.times[index] ?? 0) * 1000).toLocaleString(undefined, {
-      dateStyle: "medium",
-      timeStyle: "short",
-    });
+    time.textContent =
+      chart.labels?.[index] ??
+      formatDateTime(new Date((chart.times[index] ?? 0) * 1000), chart.zone || pageZone());
+    const listed = selectLargest(shown, index);
     this.#tooltip.replaceChildren(
       time,
-      ...shown.slice(0, 12).map((series) => {
+      ...listed.map((series) => {
         const line = document.createElement("div");
-        line.className = `hue-${series.hue}`;
+        line.className = seriesClass(series);
         const name = document.createElement("span");
         name.textContent = series.name;
         const value = document.createElement("b");
-        const raw = series.values[index];
-        value.textContent = raw === null || raw === undefined ? "–" : format(raw);
+        value.textContent = format(series.values[index]);
         line.append(document.createElement("i"), name, value);
+        if (series.before) {
+          const before = document.createElement("small");
+          before.textContent = `before ${format(series.before[index])}`;
+          line.append(before);
+        }
         return line;
       }),
     );
+    if (listed.length < shown.length) {
+      const rest = document.createElement("small");
+      rest.textContent = `and ${shown.length - listed.length} smaller`;
+      this.#tooltip.append(rest);
+    }
     this.#tooltip.hidden = false;
     const offset = this.#plot.over.offsetLeft + left;
     const isRightHalf = offset > this.#container.clientWidth / 2;
@@ -254,7 +319,7 @@ class TimeChart extends HTMLElement {
       ? `${this.#container.clientWidth - offset + 12}px`
       : "auto";
     this.#tooltip.style.insetBlockStart = "0";
-    this.#plot.over.style.cursor = chart.open ? "pointer" : "crosshair";
+    this.#plot.over.style.cursor = chart.open || chart.links?.[index] ? "pointer" : "crosshair";
   }
 
   /** @param {any} plot */
@@ -277,7 +342,7 @@ class TimeChart extends HTMLElement {
     const chart = /** @type {Chart} */ (this.#chart);
     const shown = chart.series.filter((_, number) => !this.#hidden.has(number));
     const heights = this.#isStacked
-      ? stacked(shown.map((series) => series.values))
+      ? computeCumulativeSums(shown.map((series) => series.values))
       : shown.map((series) => series.values);
     const top = this.#plot.cursor.top;
     let nearest;
@@ -295,6 +360,11 @@ class TimeChart extends HTMLElement {
   #openPoint() {
     const chart = /** @type {Chart} */ (this.#chart);
     const index = this.#plot?.cursor.idx;
+    const link = chart.links?.[index];
+    if (link) {
+      location.assign(link);
+      return;
+    }
     const from = chart.times[index];
     if (!chart.open || from === undefined) return;
     const nearest = this.#nearestSeries(index);
@@ -308,13 +378,38 @@ class TimeChart extends HTMLElement {
   }
 }
 
+/** @param {Series} series */
+function seriesClass(series) {
+  const pattern = (series.dash ?? 0) % DASHES.length;
+  return pattern ? `hue-${series.hue} dash-${pattern}` : `hue-${series.hue}`;
+}
+
+/** @param {Series} series */
+function colorToken(series) {
+  return series.hue === "error" ? "--status-error" : `--chart-${series.hue}`;
+}
+
+/**
+ * Return the series that the tooltip lists: all or, if there are too many, the largest at the index.
+ *
+ * @template {Series} T
+ * @param {T[]} all
+ * @param {number} index
+ * @returns {T[]}
+ */
+function selectLargest(all, index) {
+  if (all.length <= MAX_TOOLTIP_LINES) return all;
+  const read = (/** @type {T} */ series) => series.values[index] ?? -Infinity;
+  return [...all].sort((a, b) => read(b) - read(a)).slice(0, MAX_TOOLTIP_LINES);
+}
+
 /**
  * Return the indexes of values without neighbours: a line cannot show them, so they are drawn as points.
  *
  * @param {any} plot
  * @param {number} row
  */
-function isolatedPoints(plot, row) {
+function findIsolatedPoints(plot, row) {
   const values = plot.data[row] ?? [];
   const indexes = [];
   for (let index = 0; index < values.length; index++) {
@@ -332,12 +427,12 @@ function isDefined(value) {
 /**
  * Add a time range to a URL.
  *
- * @param {string} address
+ * @param {string} currentUrl
  * @param {number} from seconds
  * @param {number} to
  */
-function withTimeRange(address, from, to) {
-  const url = new URL(address);
+function withTimeRange(currentUrl, from, to) {
+  const url = new URL(currentUrl);
   for (const name of ["range", "from", "to", "after", "preview"]) url.searchParams.delete(name);
   url.searchParams.set("from", toTimestamp(from));
   url.searchParams.set("to", toTimestamp(to));
@@ -354,7 +449,7 @@ function toTimestamp(seconds) {
  *
  * @param {(number | null)[][]} rows
  */
-function stacked(rows) {
+function computeCumulativeSums(rows) {
   /** @type {number[]} */
   let below = [];
   return rows.map((row) => {

@@ -12,13 +12,14 @@ import {
   observeElementRect,
   Virtualizer,
 } from "../../vendor/virtual.js";
-import { formatCompact, formatDuration } from "../lib/formatting.js";
+import { insertFragment } from "../lib/fragments.js";
 import { setIcon } from "../lib/icons.js";
 import { isShortcut, isTyping } from "../lib/keyboard.js";
 import { saveCookie } from "../lib/preferences.js";
 import { showToast } from "../lib/toast.js";
-import { VALUE_FORMATTERS } from "../lib/chart-units.js";
-import { findMatches, readRuns, visibleRuns } from "../trace/model.js";
+import { findMatches, readRuns, findVisibleRuns } from "../trace/model.js";
+import { createRow } from "../trace/row.js";
+import { bindZoom, renderRuler } from "../trace/ruler.js";
 import { findIdleGaps, Scale } from "../trace/scale.js";
 
 const TREE_ROW_PX = 44;
@@ -64,19 +65,27 @@ class TraceTree extends HTMLElement {
     this.addEventListener("click", this.#handleClick);
     document.addEventListener("keydown", this.#handleKeydown);
     addEventListener("popstate", this.#handlePopState);
+    document.addEventListener("feedback-changed", this.#handleFeedbackChange);
     this.querySelector("input[type=search]")?.addEventListener("input", this.#filter);
     for (const tool of this.querySelectorAll("[data-mode-button]"))
       tool.addEventListener("click", () => this.#setMode(tool));
     this.querySelector("[data-collapse-all]")?.addEventListener("click", () => this.#toggleAll());
     this.querySelector("[data-next-error]")?.addEventListener("click", () => this.#nextError());
     this.querySelector(".tree-options")?.addEventListener("change", this.#handleOptionChange);
-    this.#bindZoom(/** @type {HTMLElement | null} */ (this.querySelector(".tree-ruler-scale")));
+    const ruler = this.#ruler;
+    if (ruler)
+      bindZoom(ruler, this.#scroll, {
+        scale: () => this.#scale,
+        isWaterfall: () => this.#isWaterfall,
+        onZoom: () => this.#rerender(),
+      });
   }
 
   disconnectedCallback() {
     this.#unmount?.();
     document.removeEventListener("keydown", this.#handleKeydown);
     removeEventListener("popstate", this.#handlePopState);
+    document.removeEventListener("feedback-changed", this.#handleFeedbackChange);
   }
 
   get #scroll() {
@@ -85,6 +94,10 @@ class TraceTree extends HTMLElement {
 
   get #tree() {
     return /** @type {HTMLElement} */ (this.querySelector(".tree"));
+  }
+
+  get #ruler() {
+    return /** @type {HTMLElement | null} */ (this.querySelector(".tree-ruler-scale"));
   }
 
   get #isWaterfall() {
@@ -141,7 +154,7 @@ class TraceTree extends HTMLElement {
 
   /** Compute the visible rows and render them. */
   #layout() {
-    this.#rows = visibleRuns(
+    this.#rows = findVisibleRuns(
       this.#runs,
       this.#collapsed,
       this.#shown,
@@ -150,7 +163,8 @@ class TraceTree extends HTMLElement {
     this.#virtualizer?.setOptions(this.#virtualizerOptions());
     this.#virtualizer?.measure();
     this.#virtualizer?._willUpdate();
-    this.#renderRuler();
+    const ruler = this.#ruler;
+    if (ruler) renderRuler(ruler, this.#scale);
     this.#renderRows();
   }
 
@@ -189,7 +203,7 @@ class TraceTree extends HTMLElement {
       this.toggleAttribute(`data-hide-${name}`, this.#options[name] === "off");
     this.toggleAttribute("data-share", this.#options.share === "on");
     this.#scale.setGaps(
-      this.#options.gaps === "off" ? [] : findIdleGaps(this.#runs, this.#scale.total),
+      this.#options.foldIdle === "on" ? findIdleGaps(this.#runs, this.#scale.total) : [],
     );
   }
 
@@ -206,13 +220,19 @@ class TraceTree extends HTMLElement {
     this.#tree.style.setProperty("block-size", `${virtualizer.getTotalSize()}px`);
     /** @type {Set<string>} */
     const seen = new Set();
+    const template = /** @type {HTMLTemplateElement} */ (this.querySelector("template[data-row]"));
+    const icons = this.#icons;
     for (const item of virtualizer.getVirtualItems()) {
       const run = this.#rows[item.index];
       if (!run) continue;
       seen.add(run.id);
       let row = this.#renderedRows.get(run.id);
       if (!row) {
-        row = this.#createRow(run);
+        row = createRow(template, run, {
+          scale: this.#scale,
+          base: this.dataset.base ?? "",
+          icons,
+        });
         this.#renderedRows.set(run.id, row);
         this.#tree.append(row);
       }
@@ -233,153 +253,10 @@ class TraceTree extends HTMLElement {
     else this.#scroll.removeAttribute("aria-activedescendant");
   }
 
-  /** @param {Run} run */
-  #createRow(run) {
-    const template = /** @type {HTMLTemplateElement} */ (this.querySelector("template[data-row]"));
-    const row = /** @type {HTMLAnchorElement} */ (
-      template.content.firstElementChild?.cloneNode(true)
-    );
-    row.id = `row-${run.id}`;
-    row.href = `${this.dataset.base}${run.id}`;
-    row.dataset.index = String(run.index);
-    row.style.setProperty("--depth", String(run.depth));
-    row.setAttribute("aria-level", String(run.depth + 1));
-    if (run.status === "error") row.classList.add("is-error");
-    const type = /** @type {HTMLElement} */ (row.querySelector(".run-type"));
-    type.dataset.type = run.type;
-    type.title = run.type;
-    setIcon(type.querySelector(".icon"), this.#icons[run.type] ?? "circle");
-    fillSlot(row, "type", run.type);
-    fillSlot(row, "name", run.name);
-    fillSlot(row, "duration", run.duration === null ? "running" : formatDuration(run.duration));
-    const hasLongerSubtree =
-      run.duration !== null && run.subtreeEnd - run.start > run.duration * 1.01 + 1;
-    fillSlot(
-      row,
-      "subtree-duration",
-      hasLongerSubtree ? `Σ ${formatDuration(run.subtreeEnd - run.start)}` : "",
-    );
-    const tokens = run.tokensIn || run.tokensOut;
-    fillSlot(
-      row,
-      "tokens",
-      tokens
-        ? `${formatCompact(run.tokensIn ?? 0)} → ${formatCompact(run.tokensOut ?? 0)} tok`
-        : "",
-    );
-    fillSlot(row, "cost", run.cost ? (VALUE_FORMATTERS.usd?.(run.cost) ?? "") : "");
-    const scores = row.querySelector("[data-scores]");
-    for (const [key, value] of run.feedback.slice(0, 3)) scores?.append(createChip(key, value));
-    /** @type {HTMLElement | null} */ (row.querySelector("[data-error]"))?.toggleAttribute(
-      "hidden",
-      run.status !== "error",
-    );
-    /** @type {HTMLElement | null} */ (row.querySelector("[data-running]"))?.toggleAttribute(
-      "hidden",
-      run.status !== "pending",
-    );
-    const duration = run.duration ?? Math.max(0, this.#scale.total - run.start);
-    row.style.setProperty("--trace-share", String(Math.min(1, duration / this.#scale.total)));
-    const from = this.#scale.position(run.start);
-    const to = this.#scale.position(run.start + duration);
-    const track = /** @type {HTMLElement} */ (row.querySelector(".tree-track"));
-    track.style.setProperty("--from", String(from));
-    track.style.setProperty("--share", String(to - from));
-    const isOutsideWindow =
-      run.start > this.#scale.window.to || run.start + duration < this.#scale.window.from;
-    track.toggleAttribute("data-outside", isOutsideWindow);
-    const first = /** @type {HTMLElement} */ (row.querySelector(".tree-first-token"));
-    first.hidden = run.firstToken === null || isOutsideWindow;
-    if (run.firstToken !== null) {
-      first.style.setProperty("--at", String(this.#scale.position(run.start + run.firstToken)));
-      first.title = `First token after ${formatDuration(run.firstToken)}`;
-    }
-    const label = /** @type {HTMLElement} */ (row.querySelector(".tree-bar-label"));
-    label.textContent = formatDuration(run.duration);
-    label.classList.toggle("is-before", to > 0.85 && from >= 0.15);
-    label.classList.toggle("is-inside", to > 0.85 && from < 0.15);
-    return row;
-  }
-
   get #icons() {
     /** @type {Record<string, string>} */
     const icons = JSON.parse(this.dataset.icons ?? "{}");
     return icons;
-  }
-
-  #renderRuler() {
-    const scale = this.querySelector(".tree-ruler-scale");
-    if (!scale) return;
-    scale.replaceChildren();
-    for (const { position, text } of this.#scale.ticks(scale.clientWidth || undefined)) {
-      const tick = document.createElement("span");
-      tick.className = "tree-tick";
-      tick.style.setProperty("--at", String(position));
-      tick.textContent = text;
-      scale.append(tick);
-    }
-    for (const gap of this.#scale.collapsedGaps) {
-      const mark = document.createElement("span");
-      mark.className = "tree-gap";
-      mark.style.setProperty("--at", String(gap.position));
-      mark.style.setProperty("--share", String(gap.width));
-      mark.title = `Idle for ${formatDuration(gap.to - gap.from)}`;
-      scale.append(mark);
-    }
-  }
-
-  /**
-   * Bind zooming: drag on the ruler, double click to reset, Ctrl+wheel at the pointer.
-   *
-   * @param {HTMLElement | null} ruler
-   */
-  #bindZoom(ruler) {
-    if (!ruler) return;
-    const shareOf = (/** @type {MouseEvent} */ event) => {
-      const box = ruler.getBoundingClientRect();
-      return Math.max(0, Math.min(1, (event.clientX - box.left) / Math.max(1, box.width)));
-    };
-    ruler.addEventListener("pointerdown", (event) => {
-      if (event.button) return;
-      ruler.setPointerCapture(event.pointerId);
-      const begin = shareOf(event);
-      const mark = document.createElement("span");
-      mark.className = "tree-zoom";
-      ruler.append(mark);
-      const move = (/** @type {PointerEvent} */ moved) => {
-        mark.style.setProperty("--at", String(Math.min(begin, shareOf(moved))));
-        mark.style.setProperty("--share", String(Math.abs(shareOf(moved) - begin)));
-      };
-      ruler.addEventListener("pointermove", move);
-      ruler.addEventListener(
-        "pointerup",
-        (ended) => {
-          ruler.removeEventListener("pointermove", move);
-          mark.remove();
-          if (Math.abs(shareOf(ended) - begin) < 0.01) return;
-          this.#scale.zoom(this.#scale.timeAt(begin), this.#scale.timeAt(shareOf(ended)));
-          this.#rerender();
-        },
-        { once: true },
-      );
-    });
-    ruler.addEventListener("dblclick", () => {
-      this.#scale.reset();
-      this.#rerender();
-    });
-    this.#scroll.addEventListener(
-      "wheel",
-      (event) => {
-        if (!event.ctrlKey || !this.#isWaterfall) return;
-        event.preventDefault();
-        const { from, to } = this.#scale.window;
-        const middle = this.#scale.timeAt(shareOf(event));
-        const by = event.deltaY > 0 ? 1.25 : 0.8;
-        this.#scale.zoom(middle - (middle - from) * by, middle + (to - middle) * by);
-        this.#rerender();
-      },
-      { passive: false },
-    );
   }
 
   #nextError() {
@@ -470,6 +347,14 @@ class TraceTree extends HTMLElement {
     if (index >= 0) this.#select(index, { silent: true });
   };
 
+  #handleFeedbackChange = (/** @type {Event} */ event) => {
+    const { run: id, feedback } = /** @type {CustomEvent} */ (event).detail;
+    const run = this.#runs.find((other) => other.id === id);
+    if (!run) return;
+    run.feedback = feedback;
+    this.#rerender();
+  };
+
   /**
    * @param {number} index
    * @param {{ push?: boolean, silent?: boolean }} [options]
@@ -480,24 +365,24 @@ class TraceTree extends HTMLElement {
     this.#selected = index;
     this.#virtualizer?.scrollToIndex(this.#rowIndexOf(index), { align: "auto" });
     this.#renderRows();
-    const address = `${this.dataset.base}${run.id}${location.search}`;
-    if (!silent) history[push ? "pushState" : "replaceState"](null, "", address);
+    const url = `${this.dataset.base}${run.id}${location.search}`;
+    if (!silent) history[push ? "pushState" : "replaceState"](null, "", url);
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.#loadRun(run, address), push ? 0 : OPEN_DELAY_MS);
+    this.#timer = setTimeout(() => this.#loadRun(run, url), push ? 0 : OPEN_DELAY_MS);
   }
 
   /**
    * @param {Run} run
-   * @param {string} address
+   * @param {string} url
    */
-  async #loadRun(run, address) {
+  async #loadRun(run, url) {
     this.#abortController?.abort();
     const abortController = (this.#abortController = new AbortController());
     const target = document.getElementById("run");
     if (!target) return;
     target.setAttribute("aria-busy", "true");
     try {
-      const response = await fetch(address, {
+      const response = await fetch(url, {
         signal: abortController.signal,
         headers: { "HX-Request": "true", Accept: "text/html" },
       });
@@ -507,8 +392,7 @@ class TraceTree extends HTMLElement {
         return;
       }
       if (!response.ok) throw new Error(String(response.status));
-      target.innerHTML = await response.text();
-      target.scrollTop = 0;
+      await insertFragment(target, await response.text());
       document.title = `${run.name} · Slipway`;
     } catch {
       if (!abortController.signal.aborted)
@@ -563,29 +447,6 @@ class TraceTree extends HTMLElement {
     }
     this.#layout();
   };
-}
-
-/**
- * @param {Element} row
- * @param {string} slot
- * @param {string} text
- */
-function fillSlot(row, slot, text) {
-  const target = row.querySelector(`[data-slot="${slot}"]`);
-  if (target) target.textContent = text;
-}
-
-/**
- * @param {string} key
- * @param {string} value
- */
-function createChip(key, value) {
-  const chip = document.createElement("span");
-  chip.className = "chip chip-pair";
-  const name = document.createElement("span");
-  name.textContent = key;
-  chip.append(name, value);
-  return chip;
 }
 
 customElements.define("trace-tree", TraceTree);

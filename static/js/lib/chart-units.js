@@ -1,5 +1,6 @@
 /** Formats chart values by their unit. */
 import { formatCompact, formatDuration } from "./formatting.js";
+import { formatDay, formatTimeOfDay } from "./time-zone.js";
 
 /** @param {number} value */
 function formatMoney(value) {
@@ -21,7 +22,7 @@ function formatNumber(value) {
 }
 
 /** @type {Record<string, (value: number) => string>} */
-export const VALUE_FORMATTERS = {
+const VALUE_FORMATTERS = {
   count: formatNumber,
   tokens: (value) => formatCompact(Math.round(value)),
   s: (value) => (value === 0 ? "0" : formatDuration(value * 1000)),
@@ -31,13 +32,23 @@ export const VALUE_FORMATTERS = {
 };
 
 /**
+ * Format a value with its unit; a unit without format is a plain number.
+ *
+ * @param {string} unit
+ * @param {number} value
+ */
+export function formatChartValue(unit, value) {
+  return (VALUE_FORMATTERS[unit] ?? formatNumber)(value);
+}
+
+/**
  * Format an axis value without trailing zeros: `20 s`, `$0.05`.
  *
  * @param {string} unit
  * @param {number} value
  */
 export function formatAxisValue(unit, value) {
-  const text = (VALUE_FORMATTERS[unit] ?? formatNumber)(value);
+  const text = formatChartValue(unit, value);
   return unit === "usd" || unit === "s"
     ? text.replace(/(\.\d*?)0+(?=\D|$)/, "$1").replace(/\.(?=\D|$)/, "")
     : text;
@@ -50,10 +61,9 @@ const DAY = 86_400;
  *
  * @param {number} seconds
  * @param {number} span
+ * @param {string} [zone] the page's time zone unless given
  */
-export function formatAxisTime(seconds, span) {
+export function formatAxisTime(seconds, span, zone) {
   const date = new Date(seconds * 1000);
-  if (span <= 2 * DAY)
-    return date.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
-  return date.toLocaleDateString("en-GB", { day: "numeric", month: "short" });
+  return span <= 2 * DAY ? formatTimeOfDay(date, { zone }) : formatDay(date, zone);
 }

@@ -1,5 +1,7 @@
 /** Formats numbers and times for display, in the same format as apps/web_ui/formatting.py. */
 
+import { formatDay } from "./time-zone.js";
+
 /** @param {number | null | undefined} milliseconds */
 export function formatDuration(milliseconds) {
   if (milliseconds === null || milliseconds === undefined) return "–";
@@ -49,10 +51,5 @@ export function formatRelativeTime(timestamp, now = new Date()) {
   if (seconds >= 0 && seconds < 3600) return `${Math.floor(seconds / 60)} min ago`;
   if (seconds >= 0 && seconds < 86_400) return `${Math.floor(seconds / 3600)} h ago`;
   if (seconds >= 0 && seconds < 604_800) return `${Math.floor(seconds / 86_400)} d ago`;
-  const sameYear = timestamp.getFullYear() === now.getFullYear();
-  return timestamp.toLocaleDateString("en-GB", {
-    day: "numeric",
-    month: "short",
-    ...(sameYear ? {} : { year: "numeric" }),
-  });
+  return formatDay(timestamp);
 }

@@ -95,7 +95,7 @@ export function findMatches(runs, matches) {
  * @param {Set<number> | null} shown
  * @param {number} minDuration shortest subtree duration to show, in milliseconds
  */
-export function visibleRuns(runs, collapsed, shown, minDuration) {
+export function findVisibleRuns(runs, collapsed, shown, minDuration) {
   /** @type {Run[]} */
   const rows = [];
   let hiddenDepth = Infinity;

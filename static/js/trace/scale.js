@@ -1,8 +1,4 @@
-/**
- * Maps times of a trace to positions on the waterfall: a zoomable window in which idle gaps are collapsed.
- */
-import { formatDuration } from "../lib/formatting.js";
-
+/** Maps times of a trace to positions on the waterfall: a zoomable window in which idle gaps may be folded. */
 const COLLAPSED_GAP_SHARE = 0.025;
 const MIN_GAP_SHARE = 0.12;
 const MIN_WINDOW_MS = 1;
@@ -132,38 +128,63 @@ export class Scale {
     const step = [1, 2, 5, 10].map((n) => n * power).find((n) => n >= minStep) ?? minStep;
     const ticks = [];
     let last = -1;
-    for (let time = Math.ceil(from / step) * step; time < to && ticks.length < 400; time += step) {
+    // Multiples of the step, because sums of it would drift.
+    for (let n = Math.ceil(from / step); n * step < to && ticks.length < 400; n++) {
+      const time = n * step;
       const gap = this.collapsedGaps.find((interval) => time > interval.from && time < interval.to);
       if (gap) {
-        time = Math.floor(gap.to / step) * step;
+        n = Math.floor(gap.to / step);
         continue;
       }
       const position = this.position(time);
       if (position > 1 - minDistance / 2 || position - last < minDistance) continue;
       last = position;
-      ticks.push({ position, text: time === 0 ? "0" : formatDuration(time) });
+      ticks.push({ position, text: formatTick(time, step, to) });
     }
     return ticks;
   }
 }
 
 /**
- * Return the intervals in which no leaf run was active.
+ * Format the time of a tick in the unit of the window, with the digits that tell it from the next tick.
  *
- * @param {{ start: number, subtreeEnd: number, childCount: number }[]} runs
+ * @param {number} time milliseconds
+ * @param {number} step milliseconds between two ticks
+ * @param {number} end of the window, in milliseconds
+ */
+function formatTick(time, step, end) {
+  if (time === 0) return "0";
+  if (end < 1000) return `${time.toFixed(decimals(step))} ms`;
+  const digits = decimals(step / 1000);
+  if (end < 120_000) return `${(time / 1000).toFixed(digits)} s`;
+  const minutes = Math.floor(time / 60_000);
+  const seconds = ((time % 60_000) / 1000).toFixed(digits).padStart(digits ? digits + 3 : 2, "0");
+  if (minutes < 60) return `${minutes}:${seconds}`;
+  return `${Math.floor(minutes / 60)}:${String(minutes % 60).padStart(2, "0")}:${seconds}`;
+}
+
+/** @param {number} step */
+function decimals(step) {
+  return Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
+}
+
+/**
+ * Return the intervals in which no run of the trace was open.
+ *
+ * @param {{ start: number, duration: number | null }[]} runs a run without duration is still open
  * @param {number} total
  */
 export function findIdleGaps(runs, total) {
-  const active = runs
-    .filter((run) => !run.childCount)
-    .map((run) => ({ from: run.start, to: run.subtreeEnd }));
-  active.sort((a, b) => a.from - b.from);
+  const open = runs.map(({ start, duration }) => ({
+    from: start,
+    to: duration === null ? total : start + duration,
+  }));
+  open.sort((a, b) => a.from - b.from);
   const gaps = [];
   let end = 0;
-  for (const interval of active) {
+  for (const interval of open) {
     if (interval.from > end) gaps.push({ from: end, to: interval.from });
     end = Math.max(end, interval.to);
   }
-  if (end < total) gaps.push({ from: end, to: total });
   return gaps;
 }

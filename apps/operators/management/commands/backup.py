@@ -9,8 +9,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.template.defaultfilters import filesizeformat
 
-from apps.operators.backup import archive
-from apps.operators.backup.programs import ProgramFailed
+from apps.operators import backup
+from apps.operators.backup import ProgramFailed
 
 
 class Command(BaseCommand):
@@ -27,7 +27,7 @@ class Command(BaseCommand):
         if not file.parent.is_dir():
             raise CommandError(f"The folder {file.parent} does not exist.")
         try:
-            report = archive.write(file, quick=quick)
+            report = backup.write_backup(file, quick=quick)
         except ProgramFailed as error:
             raise CommandError(str(error)) from None
         self.stdout.write(

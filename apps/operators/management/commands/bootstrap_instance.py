@@ -44,25 +44,25 @@ class Command(BaseCommand):
             message = str(error).strip().partition("\n")[0]
             if not isinstance(error, CommandError):
                 message = f"the bootstrap failed with {type(error).__name__}: {message}"
-            _write(options["result"], {"error": message})
+            _write_result(options["result"], {"error": message})
             raise
-        _write(options["result"], facts)
+        _write_result(options["result"], facts)
 
 
 def _bootstrap_instance() -> dict[str, str]:
     _migrate()
-    _open_billing()
+    _grant_billing_access()
     _collect_static()
     return {"organization": ORGANIZATION, "email": EMAIL, **_bootstrap()}
 
 
-def _open_billing() -> None:
+def _grant_billing_access() -> None:
     """Grant other regions' role access to billing, in the region that stores it."""
     if REGIONS[settings.REGION].keeps_billing and database.role_exists():
-        database.grant()
+        database.grant_privileges()
 
 
-def _write(result: Path, facts: dict[str, str]) -> None:
+def _write_result(result: Path, facts: dict[str, str]) -> None:
     draft = result.with_suffix(".draft")
     draft.touch(mode=0o600)
     draft.write_text(json.dumps(facts))
@@ -86,7 +86,7 @@ def _migrate() -> None:
     if any(key not in loader.applied_migrations for key in loader.graph.nodes):
         call_command("migrate", interactive=False, verbosity=0)
     if not settings.IS_DATABASE_EMBEDDED:
-        return  # another server, which others may migrate as well
+        return  # other installations may migrate an external server
     with connection.cursor() as cursor:
         name = connection.ops.quote_name(connection.settings_dict["NAME"])
         cursor.execute(f"COMMENT ON DATABASE {name} IS '{COMMENT}{code_fingerprint()}'")
@@ -125,7 +125,8 @@ def _bootstrap() -> dict[str, str]:
     owner = User.objects.filter(email=EMAIL).first()
     arguments = ["--organization", ORGANIZATION, "--email", EMAIL, "--operator", "--json"]
     if owner is None:
-        arguments.append(f"--password={password}")  # it may begin with a dash
+        # One argument, because the password may begin with a dash.
+        arguments.append(f"--password={password}")
     elif not owner.check_password(password):
         password = "(the password you chose)"  # noqa: S105 (a remark)
     output = io.StringIO()

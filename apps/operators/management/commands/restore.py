@@ -10,9 +10,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.db import connection
 
-from apps.operators.backup import archive
-from apps.operators.backup.archive import NotABackup
-from apps.operators.backup.programs import ProgramFailed
+from apps.operators import backup
+from apps.operators.backup import NotABackup, ProgramFailed
 
 
 class Command(BaseCommand):
@@ -31,7 +30,7 @@ class Command(BaseCommand):
             raise CommandError(f"The file {file} does not exist.")
         self._check(yes=yes)
         try:
-            report = archive.read(file)
+            report = backup.restore_backup(file)
         except (ProgramFailed, NotABackup, tarfile.TarError) as error:
             raise CommandError(str(error)) from None
         if report.differences:

@@ -10,9 +10,11 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import shutil
+import subprocess
 import tarfile
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,9 +25,109 @@ from django.conf import settings
 from django.core.files.storage import Storage, default_storage
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
+from psycopg import sql
 
+from apps.core.instance import find_postgres_program
 from apps.core.json import dumps, loads
-from apps.operators.backup import contents, programs
+
+# Django's database settings as environment variables of libpq.
+_CONNECTION_VARIABLES = {
+    "HOST": "PGHOST",
+    "PORT": "PGPORT",
+    "USER": "PGUSER",
+    "PASSWORD": "PGPASSWORD",
+    "NAME": "PGDATABASE",
+}
+_OPTION_VARIABLES = {"sslmode": "PGSSLMODE", "sslrootcert": "PGSSLROOTCERT", "options": "PGOPTIONS"}
+
+
+class ProgramFailed(Exception):
+    """The program failed; the message ends with its output."""
+
+
+def run_program(name: str, arguments: Sequence[str], database: Mapping[str, Any]) -> None:
+    """Run the program against the database, without its password on the command line."""
+    process = subprocess.run(
+        [_find_program(name), *arguments],
+        env=_environment(database),
+        capture_output=True,
+        check=False,
+    )
+    if process.returncode:
+        output = process.stderr.decode(errors="replace").strip()
+        raise ProgramFailed(f"{name} failed: {output[-2000:]}")
+
+
+def _find_program(name: str) -> str:
+    path = find_postgres_program(name) or shutil.which(name)
+    if path is None:
+        raise ProgramFailed(f"{name} is not installed: install PostgreSQL's client programs.")
+    return str(path)
+
+
+def _environment(database: Mapping[str, Any]) -> dict[str, str]:
+    options = database.get("OPTIONS") or {}
+    return {
+        **os.environ,
+        **_translate(options, _OPTION_VARIABLES),
+        **_translate(database, _CONNECTION_VARIABLES),
+    }
+
+
+def _translate(values: Mapping[str, Any], variables: Mapping[str, str]) -> dict[str, str]:
+    return {variables[name]: str(values[name]) for name in variables if values.get(name)}
+
+
+# Tables and single partitions, without tables of extensions.
+_TABLES = """
+SELECT c.oid::regclass::text FROM pg_class c
+JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = 'public' AND c.relkind = 'r'
+  AND NOT EXISTS (
+      SELECT FROM pg_depend d
+      WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e'
+  )
+ORDER BY 1
+"""
+_SUM = """
+SELECT count(*), coalesce(sum(hashtextextended(t::text, 0)::numeric), 0)::text FROM ONLY {} t
+"""
+_COUNT = "SELECT count(*), '' FROM ONLY {} t"
+
+
+def measure_tables(
+    connection: psycopg.Connection[Any], *, quick: bool = False
+) -> dict[str, list[Any]]:
+    """Return row count and checksum of each table; `quick` omits the checksums.
+
+    The checksum is a sum of row hashes, so it is independent of their order.
+    """
+    statement = _COUNT if quick else _SUM
+    measures: dict[str, list[Any]] = {}
+    # The text form of values, and so the hash, depends on these settings.
+    connection.execute("SET LOCAL search_path = public, pg_catalog")
+    connection.execute("SET LOCAL extra_float_digits = 1")
+    connection.execute("SET LOCAL bytea_output = 'hex'")
+    connection.execute("SET LOCAL timezone = 'UTC'")
+    for (table,) in connection.execute(_TABLES).fetchall():
+        row = connection.execute(sql.SQL(statement).format(_table_sql(table))).fetchone()
+        measures[table] = list(row or ())
+    return measures
+
+
+def find_table_differences(first: dict[str, list[Any]], second: dict[str, list[Any]]) -> list[str]:
+    """Return the tables that differ, with both measures."""
+    return [
+        f"{table}: {first.get(table, 'missing')} and {second.get(table, 'missing')}"
+        for table in sorted({*first, *second})
+        if first.get(table) != second.get(table)
+    ]
+
+
+def _table_sql(table: str) -> sql.Composable:
+    """Return the table name as SQL; `regclass` output is already quoted."""
+    return sql.SQL(table)
+
 
 FORMAT = 1
 MANIFEST, DATABASE, OBJECTS = "manifest.json", "database.dump", "objects/"
@@ -49,7 +151,7 @@ class Report:
     """Whether this installation's encryption keys are those of the backup."""
 
 
-def write(
+def write_backup(
     file: Path,
     *,
     using: str = "default",
@@ -65,7 +167,7 @@ def write(
             dump = Path(scratch, DATABASE)
             measures = _dump(wrapper, dump, quick=quick)
             with (
-                open(draft, "wb", opener=_private) as raw,
+                open(draft, "wb", opener=_open_private) as raw,
                 tarfile.open(fileobj=raw, mode="w") as tar,
             ):
                 _add_bytes(tar, MANIFEST, dumps(_build_manifest(measures)))
@@ -80,7 +182,7 @@ def write(
     return Report(len(measures), rows, objects, file.stat().st_size)
 
 
-def read(file: Path, *, using: str = "default", storage: Storage | None = None) -> Report:
+def restore_backup(file: Path, *, using: str = "default", storage: Storage | None = None) -> Report:
     """Replace the database and the objects by those of the backup.
 
     Drops everything that the platform's role owns in the database. Safe to repeat.
@@ -91,21 +193,21 @@ def read(file: Path, *, using: str = "default", storage: Storage | None = None) 
     with tarfile.open(file) as tar, tempfile.TemporaryDirectory(dir=file.parent) as scratch:
         manifest = _read_manifest(tar)
         dump = Path(scratch, DATABASE)
-        with dump.open("wb") as into:
-            _copy(tar, DATABASE, into)
+        with dump.open("wb") as target:
+            _copy_member(tar, DATABASE, target)
         measures = _restore(wrapper, dump, quick=manifest["quick"])
         for member in tar:
             if member.isfile() and member.name.startswith(OBJECTS):
                 content = tar.extractfile(member)
                 assert content is not None  # noqa: S101
-                _put(storage, member.name.removeprefix(OBJECTS), content.read())
+                _replace_object(storage, member.name.removeprefix(OBJECTS), content.read())
                 objects += 1
     return Report(
         len(measures),
         sum(int(measure[0]) for measure in measures.values()),
         objects,
         file.stat().st_size,
-        tuple(contents.differences(manifest["tables"], measures)),
+        tuple(find_table_differences(manifest["tables"], measures)),
         manifest["keys"] == _fingerprint(),
     )
 
@@ -119,8 +221,8 @@ def _dump(wrapper: BaseDatabaseWrapper, dump: Path, *, quick: bool) -> dict[str,
         # Extensions must be installed on the target server.
         arguments = ["--format=custom", "--compress=none", "--no-owner", "--no-privileges"]
         arguments += ["--exclude-extension=*", f"--snapshot={snapshot}", f"--file={dump}"]
-        programs.run("pg_dump", arguments, wrapper.settings_dict)
-        return contents.measure(session, quick=quick)
+        run_program("pg_dump", arguments, wrapper.settings_dict)
+        return measure_tables(session, quick=quick)
 
 
 def _restore(wrapper: BaseDatabaseWrapper, dump: Path, *, quick: bool) -> dict[str, list[Any]]:
@@ -131,11 +233,11 @@ def _restore(wrapper: BaseDatabaseWrapper, dump: Path, *, quick: bool) -> dict[s
         session.execute("CREATE EXTENSION IF NOT EXISTS vector")
     arguments = ["--no-owner", "--no-privileges", "--exit-on-error", "--single-transaction"]
     database = f"--dbname={wrapper.settings_dict['NAME']}"
-    programs.run("pg_restore", [*arguments, database, str(dump)], wrapper.settings_dict)
+    run_program("pg_restore", [*arguments, database, str(dump)], wrapper.settings_dict)
     with _session(wrapper) as session:
         session.execute("ANALYZE")
         with session.transaction():
-            return contents.measure(session, quick=quick)
+            return measure_tables(session, quick=quick)
 
 
 def _session(wrapper: BaseDatabaseWrapper) -> psycopg.Connection[Any]:
@@ -212,18 +314,18 @@ def _add_bytes(tar: tarfile.TarFile, name: str, content: bytes) -> None:
     tar.addfile(member, io.BytesIO(content))
 
 
-def _copy(tar: tarfile.TarFile, name: str, into: Any) -> None:
+def _copy_member(tar: tarfile.TarFile, name: str, target: Any) -> None:
     content = tar.extractfile(name)
     assert content is not None  # noqa: S101
     while chunk := content.read(1_048_576):
-        into.write(chunk)
+        target.write(chunk)
 
 
-def _put(storage: Any, name: str, content: bytes) -> None:
+def _replace_object(storage: Any, name: str, content: bytes) -> None:
     """Store an object; the storage refuses paths outside of it."""
     storage.remove([name])
     storage.put(name, content)
 
 
-def _private(path: str, flags: int) -> int:
+def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)

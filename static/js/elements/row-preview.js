@@ -1,13 +1,14 @@
 /**
- * <run-preview hidden><aside>… [data-preview-body] …</aside></run-preview>: previews the run of a row beside the list.
- * J and K move, Enter opens the page, Escape closes. The URL parameter `preview` holds the id of the run.
+ * <row-preview hidden><aside>… [data-preview-body] …</aside></row-preview>: previews the page of a row next to the list.
+ * J and K move, Enter opens the page, Escape closes. The URL parameter `preview` holds the id at the end of the page's path.
  */
+import { insertFragment } from "../lib/fragments.js";
 import { isShortcut } from "../lib/keyboard.js";
 import { showToast } from "../lib/toast.js";
 
 const NARROW_SCREEN = matchMedia("(max-width: 64rem)");
 
-class RunPreview extends HTMLElement {
+class RowPreview extends HTMLElement {
   /** @type {AbortController | undefined} */
   #abortController;
   /** @type {HTMLAnchorElement | null} */
@@ -23,7 +24,7 @@ class RunPreview extends HTMLElement {
     const link =
       id &&
       /** @type {HTMLAnchorElement | null} */ (
-        document.querySelector(`#run-${CSS.escape(id)} .row-link`)
+        document.querySelector(`.row-link[href*="/${CSS.escape(id)}"]`)
       );
     if (link) this.#open(link);
   }
@@ -75,17 +76,18 @@ class RunPreview extends HTMLElement {
     if (openLink instanceof HTMLAnchorElement) openLink.href = link.href;
     body.setAttribute("aria-busy", "true");
     try {
-      const response = await fetch(`${link.href}?part=preview`, {
+      const url = new URL(link.href);
+      url.searchParams.set("part", "preview");
+      const response = await fetch(url, {
         signal: abortController.signal,
         headers: { "HX-Request": "true", Accept: "text/html" },
       });
       if (!response.ok || response.headers.has("HX-Redirect"))
         throw new Error(String(response.status));
-      body.innerHTML = await response.text();
-      body.scrollTop = 0;
+      await insertFragment(body, await response.text());
     } catch {
       if (!abortController.signal.aborted)
-        showToast("The run could not be loaded. Try again.", "error");
+        showToast("The preview could not be loaded. Try again.", "error");
     } finally {
       if (this.#abortController === abortController) body.removeAttribute("aria-busy");
     }
@@ -108,4 +110,4 @@ class RunPreview extends HTMLElement {
     history.replaceState(null, "", url);
   }
 }
-customElements.define("run-preview", RunPreview);
+customElements.define("row-preview", RowPreview);
