@@ -1,4 +1,4 @@
-"""The long form: `python -m tests.chaos SECONDS [SEED]`."""
+"""The long chaos trial: `python -m tests.chaos SECONDS [SEED]`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.chaos.trial import trial
+from tests.chaos.trial import TrialLength, run_trial
+from tests.crash import recorder
 from tests.installation import Installation
 
 
@@ -15,15 +16,16 @@ def main() -> int:
     seconds, seed = float(sys.argv[1]), "".join(sys.argv[2:3]) or secrets.token_hex(4)
     print(f"chaos for {seconds:.0f} s with seed {seed}", flush=True)  # noqa: T201
     with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
-        installation = Installation(Path(folder) / "data")
+        installation = Installation(Path(folder) / "data", EGRESS_NETWORKS=recorder.NETWORK)
         installation.start()
         try:
             installation.wait_until_ready()
-            outcome = trial(installation, installation.bootstrap()["api_key"], seed, seconds)
+            key = installation.bootstrap()["api_key"]
+            result = run_trial(installation, key, seed, TrialLength(seconds=seconds))
         finally:
             installation.stop()
-    print(outcome)  # noqa: T201
-    return 1 if outcome.violations else 0
+    print(result)  # noqa: T201
+    return 1 if result.violations else 0
 
 
 sys.exit(main())

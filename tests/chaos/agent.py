@@ -1,6 +1,6 @@
-"""Steps that tell the outside world that they acted, and leave their mark in the state.
+"""Steps that report each execution to a recorder and append it to the state.
 
-The tests deploy this file as a repository of its own, so it imports nothing of Slipway.
+The tests deploy this file as its own repository, so it imports nothing of Slipway.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ STEPS = 4
 
 class State(TypedDict, total=False):
     mark: str
-    """Of the run: what its steps leave begins with it."""
+    """The run's prefix of the entries in the trail."""
     seconds: float
     asks: bool
     trail: Annotated[list[str], operator.add]
 
 
-def _tell(line: str) -> None:
+def _report(line: str) -> None:
     urllib.request.urlopen(os.environ["RECORDER"], line.encode(), timeout=30).close()
 
 
 def _node(number: int) -> Any:
-    async def act(state: State, config: RunnableConfig) -> State:
-        about = config["metadata"]
-        line = f"{about['run_id']} {about['run_attempt']} {number}"
-        await asyncio.to_thread(_tell, line)
+    async def execute(state: State, config: RunnableConfig) -> State:
+        metadata = config["metadata"]
+        line = f"{metadata['run_id']} {metadata['run_attempt']} {number}"
+        await asyncio.to_thread(_report, line)
         await asyncio.sleep(state.get("seconds") or 0)
         return {"trail": [f"{state['mark']}/{number}"]}
 
-    return act
+    return execute
 
 
 def _ask(state: State) -> State:
     if not state.get("asks"):
         return {}
-    return {"trail": [f"{state['mark']}/answer {interrupt('go on?')}"]}
+    return {"trail": [f"{state['mark']}/answer {interrupt('continue?')}"]}
 
 
 _builder = StateGraph(State)

@@ -1,4 +1,4 @@
-"""Kills one process after the other, and waits for each to be back."""
+"""A thread that kills random processes and waits until each has restarted."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ ROLES = ["worker", "host", "web", "redis", "postgres"]
 
 
 class Killer(threading.Thread):
-    """What it kills is drawn from the seed."""
+    """Kills processes that are chosen with the seed."""
 
     def __init__(self, installation: Installation, seed: str) -> None:
         super().__init__(name="killer", daemon=True)
         self.kills: Counter[str] = Counter()
         self.problem: BaseException | None = None
         self._installation = installation
-        self._draw = random.Random(f"{seed}/killer")
-        self._over = threading.Event()
+        self._random = random.Random(f"{seed}/killer")
+        self._stopping = threading.Event()
 
     def stop(self) -> None:
-        self._over.set()
+        self._stopping.set()
         self.join()
         if self.problem is not None:
             raise self.problem
 
     def run(self) -> None:
         try:
-            while not self._over.wait(self._draw.uniform(1.0, 4.0)):
-                self._kill(self._draw.choice(ROLES))
+            while not self._stopping.wait(self._random.uniform(1.0, 4.0)):
+                self._kill(self._random.choice(ROLES))
         except BaseException as error:  # noqa: BLE001  (raised where the trial waits for this thread)
             self.problem = error
 
@@ -46,18 +46,18 @@ class Killer(threading.Thread):
             process.kill()
             self.kills[role] += 1
             if role != "host":
-                psutil.wait_procs([process], timeout=10)
-                wait_until(lambda: self._installation.is_back(role, process), f"another {role}", 60)
-                wait_until(self._installation.is_ready, "the installation", 60)
+                psutil.wait_procs([process], timeout=60)
+                wait_until(lambda: self._installation.is_back(role, process), f"another {role}")
+                wait_until(self._installation.is_ready, "the installation")
 
     def _host(self) -> psutil.Process | None:
-        """A graph host of the worker's, the agent's own process in its sandbox."""
+        """Return a random graph host process of the worker (inside its sandbox)."""
         worker = self._installation.find("worker")
-        found = []
+        hosts = []
         with suppress(psutil.Error):
             for child in worker.children(recursive=True) if worker is not None else ():
                 with suppress(psutil.Error):
-                    words = child.cmdline()
-                    if "graph_host" in words and "bwrap" not in words[0]:
-                        found.append(child)
-        return self._draw.choice(found) if found else None
+                    command_line = child.cmdline()
+                    if "graph_host" in command_line and "bwrap" not in command_line[0]:
+                        hosts.append(child)
+        return self._random.choice(hosts) if hosts else None

@@ -1,4 +1,4 @@
-"""One trial: load, kills, calm, verdict."""
+"""One chaos trial: load, kills, recovery, checks."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from langgraph_sdk.client import SyncLangGraphClient
 
 from tests.chaos import load, verdict
 from tests.chaos.killer import Killer
-from tests.contract.deploying import commit
+from tests.contract.deployment import commit
 from tests.crash.recorder import Recorder
 from tests.installation import Installation, wait_until
 
 CLIENTS = 6
+MAX_SECONDS_OF_COUNTS = 600
 
 
 @dataclass
-class Outcome:
-    """What a trial did, and what it found."""
+class TrialResult:
+    """Counts and violations of a trial."""
 
     seed: str
     runs: int
@@ -33,47 +34,79 @@ class Outcome:
     def __str__(self) -> str:
         kills = ", ".join(f"{number} {role}" for role, number in sorted(self.kills.items()))
         ends = ", ".join(f"{number} {status}" for status, number in sorted(self.statuses.items()))
-        said = (
+        summary = (
             f"chaos, seed {self.seed}: {self.runs} runs ({ends}), "
             f"{self.kills.total()} kills ({kills}), {len(self.violations)} violations"
         )
-        return "\n  ".join([said, *self.violations])
+        return "\n  ".join([summary, *self.violations])
 
 
-def trial(installation: Installation, key: str, seed: str, seconds: float) -> Outcome:
-    """Harass an installation that runs, and look at what it has become."""
+@dataclass(frozen=True, kw_only=True)
+class TrialLength:
+    """A trial ends when all three are reached: a slow machine only takes longer."""
+
+    seconds: float = 0
+    kills: int = 0
+    runs: int = 0
+
+
+def run_trial(installation: Installation, key: str, seed: str, length: TrialLength) -> TrialResult:
+    """Run load and kills against an installation, then check its state."""
     with Recorder() as recorder:
-        return _harass(installation, key, recorder, seed, seconds)
+        return _run_load(installation, key, recorder, seed, length)
 
 
-def _harass(
-    installation: Installation, key: str, recorder: Recorder, seed: str, seconds: float
-) -> Outcome:
+def _run_load(
+    installation: Installation, key: str, recorder: Recorder, seed: str, length: TrialLength
+) -> TrialResult:
     address = _deploy(installation, recorder)
 
     def client() -> SyncLangGraphClient:
         return get_sync_client(url=address, api_key=key, timeout=(5, 60, 60, 60))
 
-    clients = load.started(CLIENTS, seed, client)
+    clients = load.start_clients(CLIENTS, seed, client)
     killer = Killer(installation, seed)
     killer.start()
-    time.sleep(seconds)  # the trial itself
+    time.sleep(length.seconds)  # the load runs meanwhile
+    wait_until(
+        lambda: (
+            not killer.is_alive()
+            or (killer.kills.total() >= length.kills and _count_runs(clients) >= length.runs)
+        ),
+        f"{length.kills} kills and {length.runs} runs",
+        MAX_SECONDS_OF_COUNTS,
+    )
     killer.stop()
-    stuck = load.stopped(clients, seconds=90)
+    stuck = load.stop_clients(clients, seconds=300)
     installation.wait_until_ready()
     sdk = client()
-    lines = [line for each in clients for line in (*each.lines, *each.apart)]
-    for line in lines:
-        wait_until(lambda line=line: verdict.is_quiet(sdk, line), f"the end on {line.thread_id}")  # type: ignore[misc]
-    violations = [f"{each.name} never got an answer" for each in stuck]
-    violations += [wrong for each in clients for wrong in each.wrong]
-    violations += verdict.of_effects(recorder.lines)
+    threads = [
+        thread
+        for client_thread in clients
+        for thread in (*client_thread.threads, *client_thread.single_use_threads)
+    ]
+    for thread in threads:
+        wait_until(
+            lambda thread=thread: verdict.is_idle(sdk, thread), f"the end on {thread.thread_id}"
+        )  # type: ignore[misc]
+    violations = [f"{client_thread.name} never got an answer" for client_thread in stuck]
+    violations += [violation for client_thread in clients for violation in client_thread.violations]
+    violations += verdict.check_effects(recorder.lines)
     statuses: Counter[str] = Counter()
-    for line in lines:
-        violations += verdict.of_line(sdk, line)
-        statuses.update(run["status"] for run in sdk.runs.list(line.thread_id, limit=1000))
-    made = sum(len(line.runs) for line in lines) + sum(each.stateless for each in clients)
-    return Outcome(seed, made, statuses, killer.kills, violations)
+    for thread in threads:
+        violations += verdict.check_thread(sdk, thread)
+        statuses.update(run["status"] for run in sdk.runs.list(thread.thread_id, limit=1000))
+    if statuses["success"] <= statuses["error"]:
+        violations.append("more runs failed than succeeded: the load did not test the platform")
+    return TrialResult(seed, _count_runs(clients), statuses, killer.kills, violations)
+
+
+def _count_runs(clients: list[load.Client]) -> int:
+    return sum(
+        client.stateless
+        + sum(len(thread.runs) for thread in (*client.threads, *client.single_use_threads))
+        for client in clients
+    )
 
 
 def _deploy(installation: Installation, recorder: Recorder) -> str:
@@ -84,10 +117,10 @@ def _deploy(installation: Installation, recorder: Recorder) -> str:
     (source / "langgraph.json").write_text(json.dumps(config))
     repository = installation.data_dir.with_name("repository")
     commit(source, repository)
-    done = installation.manage(
+    completed = installation.manage(
         "deploy", "--organization", "Slipway", "--name", "chaos", "--git", str(repository),
         "--env", f"RECORDER={recorder.url}", "--env", "LANGSMITH_TRACING=false",
         "--wait", "--json",
     )  # fmt: skip
-    address: str = json.loads(done.stdout)["agent_url"]
+    address: str = json.loads(completed.stdout)["agent_url"]
     return address

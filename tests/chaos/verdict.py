@@ -1,4 +1,4 @@
-"""What must hold when everything has calmed down; each violation is a sentence."""
+"""Invariants that hold after a trial; each violation is a sentence."""
 
 from __future__ import annotations
 
@@ -10,80 +10,80 @@ from typing import Any
 from langgraph_sdk.client import SyncLangGraphClient
 from langgraph_sdk.errors import NotFoundError
 
-from tests.chaos.load import STEPS, Line
+from tests.chaos.load import STEPS, ThreadRecord
 
 FINAL = {"success", "error", "timeout", "interrupted"}
 
 
-def of_effects(lines: list[str]) -> Iterator[str]:
-    """Each node acted at most once in each attempt."""
+def check_effects(lines: list[str]) -> Iterator[str]:
+    """Check that each node ran at most once in each attempt."""
     for line, times in Counter(lines).items():
         if times > 1:
             yield f"{times} effects of one attempt: {line}"
 
 
-def of_line(client: SyncLangGraphClient, line: Line) -> Iterator[str]:
-    """A thread: its runs are final, its history is one line, its order kept."""
-    place = line.thread_id
-    rows = {run["run_id"]: run for run in client.runs.list(place, limit=1000)}
-    for made in line.runs:
-        run = rows.get(made.run_id)
-        if run is None and not made.may_be_gone:
-            yield f"{place}: run {made.run_id} is lost"
-        elif run is not None and run["status"] not in FINAL:
-            yield f"{place}: run {made.run_id} is {run['status']}"
-    if client.threads.get(place)["status"] == "busy":
-        yield f"{place}: is busy with nothing"
-    history = client.threads.get_history(place, limit=1000)
-    yield from _of_history(place, history[::-1], rows)
+def check_thread(client: SyncLangGraphClient, thread: ThreadRecord) -> Iterator[str]:
+    """Check that the runs are final, the history has no branches and the order was kept."""
+    thread_id = thread.thread_id
+    rows = {row["run_id"]: row for row in client.runs.list(thread_id, limit=1000)}
+    for run in thread.runs:
+        row = rows.get(run.run_id)
+        if row is None and not run.may_be_gone:
+            yield f"{thread_id}: run {run.run_id} is lost"
+        elif row is not None and row["status"] not in FINAL:
+            yield f"{thread_id}: run {run.run_id} is {row['status']}"
+    if client.threads.get(thread_id)["status"] == "busy":
+        yield f"{thread_id}: is busy without an open run"
+    history = client.threads.get_history(thread_id, limit=1000)
+    yield from _check_history(thread_id, history[::-1], rows)
     values: Any = history[0]["values"] if history else {}
-    yield from _of_trail(place, line, rows, values)
+    yield from _check_trail(thread_id, thread, rows, values)
 
 
-def _of_history(place: str, states: list[Any], rows: dict[str, Any]) -> Iterator[str]:
+def _check_history(thread_id: str, states: list[Any], rows: dict[str, Any]) -> Iterator[str]:
     for older, newer in pairwise(states):
         if newer["parent_checkpoint"]["checkpoint_id"] != older["checkpoint"]["checkpoint_id"]:
-            yield f"{place}: step {newer['metadata']['step']} does not follow the one before"
+            yield f"{thread_id}: step {newer['metadata']['step']} does not follow the one before"
     writers = [state["metadata"]["run_id"] for state in states]
     blocks = [run_id for run_id, _ in groupby(writers)]
     if len(blocks) != len(set(blocks)):
-        yield f"{place}: runs wrote in turns: {blocks}"
-    # Ids are made in the order in which runs are received.
-    known = [run_id for run_id in blocks if run_id in rows]
-    if known != sorted(known, key=lambda run_id: rows[run_id]["created_at"]):
-        yield f"{place}: runs wrote out of order: {known}"
+        yield f"{thread_id}: runs wrote in turns: {blocks}"
+    # Ids follow the order in which runs are received.
+    existing = [run_id for run_id in blocks if run_id in rows]
+    if existing != sorted(existing, key=lambda run_id: rows[run_id]["created_at"]):
+        yield f"{thread_id}: runs wrote out of order: {existing}"
     attempts: dict[str, list[int]] = defaultdict(list)
     for state in states:
         attempts[state["metadata"]["run_id"]].append(state["metadata"]["run_attempt"])
-    for run_id, made in attempts.items():
-        if made != sorted(made):
-            yield f"{place}: a stale attempt of {run_id} wrote: {made}"
+    for run_id, attempt_numbers in attempts.items():
+        if attempt_numbers != sorted(attempt_numbers):
+            yield f"{thread_id}: a stale attempt of {run_id} wrote: {attempt_numbers}"
 
 
-def _of_trail(
-    place: str, line: Line, rows: dict[str, Any], values: dict[str, Any]
+def _check_trail(
+    thread_id: str, thread: ThreadRecord, rows: dict[str, Any], values: dict[str, Any]
 ) -> Iterator[str]:
     trail = [step.split("/") for step in values.get("trail") or ()]
     marks = [mark for mark, _ in groupby(trail, key=lambda step: step[0])]
-    order = list(dict.fromkeys(run.mark for run in line.runs))
-    seen = [mark for mark in marks if mark in order]
-    if seen != [mark for mark in order if mark in seen]:
-        yield f"{place}: the trail {marks} is out of the order {order}"
+    order = list(dict.fromkeys(run.mark for run in thread.runs))
+    present = [mark for mark in marks if mark in order]
+    if present != [mark for mark in order if mark in present]:
+        yield f"{thread_id}: the trail {marks} is out of the order {order}"
     statuses: dict[str, str] = {}
-    for run in line.runs:
+    for run in thread.runs:
         if run.run_id in rows and not run.asks:
             statuses[run.mark] = rows[run.run_id]["status"]
     for mark, status in statuses.items():
         steps = [step for step in (s[1] for s in trail if s[0] == mark) if step.isdigit()]
-        whole = [str(number) for number in range(1, STEPS + 1)]
-        if steps != whole[: len(steps)] or (status == "success" and steps != whole):
-            yield f"{place}: run {mark} is {status} with the steps {steps}"
+        all_steps = [str(number) for number in range(1, STEPS + 1)]
+        if steps != all_steps[: len(steps)] or (status == "success" and steps != all_steps):
+            yield f"{thread_id}: run {mark} is {status} with the steps {steps}"
 
 
-def is_quiet(client: SyncLangGraphClient, line: Line) -> bool:
-    """Whether no run of the thread is open any more."""
+def is_idle(client: SyncLangGraphClient, thread: ThreadRecord) -> bool:
+    """Whether the thread has no open run."""
     try:
-        runs = client.runs.list(line.thread_id, limit=1000)
+        runs = client.runs.list(thread.thread_id, limit=1000)
     except NotFoundError:
         return True
     return all(run["status"] in FINAL for run in runs)

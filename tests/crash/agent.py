@@ -1,6 +1,6 @@
-"""Five slow nodes in a row; each tells the outside world once that it acted.
+"""Five slow nodes in sequence; each reports each execution to a recorder.
 
-The tests deploy this file as a repository of its own, so it imports nothing of Slipway.
+The tests deploy this file as its own repository, so it imports nothing of Slipway.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ class State(TypedDict, total=False):
     trail: Annotated[list[str], operator.add]
 
 
-def _tell(line: str) -> None:
+def _report(line: str) -> None:
     urllib.request.urlopen(os.environ["RECORDER"], line.encode(), timeout=5).close()
 
 
 def _node(name: str) -> Any:
-    async def act(state: State, config: RunnableConfig) -> State:
-        about = config["metadata"]
-        line = f"{about['run_id']} {about['run_attempt']} {name}"
-        await asyncio.to_thread(_tell, line)
+    async def execute(state: State, config: RunnableConfig) -> State:
+        metadata = config["metadata"]
+        line = f"{metadata['run_id']} {metadata['run_attempt']} {name}"
+        await asyncio.to_thread(_report, line)
         await asyncio.sleep(SECONDS)
         return {"trail": [name]}
 
-    return act
+    return execute
 
 
 _builder = StateGraph(State)

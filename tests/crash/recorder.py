@@ -1,4 +1,4 @@
-"""The outside world that an agent's nodes act on: each call is one line, kept in order."""
+"""A recorder of side effects: each call of an agent's node appends one line."""
 
 from __future__ import annotations
 
@@ -6,9 +6,14 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Self
 
+HOST = "127.0.0.2"
+"""An agent reaches it through the proxy: its own loopback names are `127.0.0.1` and `localhost`."""
+NETWORK = f"{HOST}/32"
+"""The value of `EGRESS_NETWORKS` with which agents may reach the recorder."""
+
 
 class Recorder:
-    """An HTTP server that appends each body it is sent."""
+    """An HTTP server that appends the body of each request."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -23,27 +28,27 @@ class Recorder:
                 recorder.append(line)
 
             def log_message(self, *_: object) -> None:
-                """Quiet: the lines are the log."""
+                """Log nothing."""
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = ThreadingHTTPServer((HOST, 0), Handler)
         self._server.daemon_threads = True
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}/"
+        return f"http://{HOST}:{self._server.server_port}/"
 
     def append(self, line: str) -> None:
         with self._arrived:
             self.lines.append(line)
             self._arrived.notify_all()
 
-    def wait_for(self, line: str, seconds: float = 30) -> None:
-        """Return once the line is there; `TimeoutError` with all lines when it never comes."""
+    def wait_for(self, line: str, seconds: float = 120) -> None:
+        """Wait for the line; `TimeoutError` with all lines when it does not arrive."""
         with self._arrived:
             if not self._arrived.wait_for(lambda: line in self.lines, seconds):
-                raise TimeoutError(f"{line!r} never came; there are {self.lines}")
+                raise TimeoutError(f"{line!r} did not arrive; the lines are {self.lines}")
 
-    def of(self, run_id: str) -> list[str]:
+    def list_effects(self, run_id: str) -> list[str]:
         """`<attempt> <node>` of each effect of one run, in order."""
         return [line.partition(" ")[2] for line in self.lines if line.startswith(run_id)]
 

@@ -1,4 +1,4 @@
-"""Clients that trace at full speed and send again what was not acknowledged, as SDKs do."""
+"""Clients that trace at full speed and retry unacknowledged requests, as SDKs do."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ import zstandard
 from apps.core.ids import uuid7
 from apps.trace_store.dotted_order import format_segment
 
-TRACES_A_BATCH = 10
+TRACES_PER_BATCH = 10
 _BOUNDARY = "5a1f"
 _HEADERS = {
     "Content-Type": f"multipart/form-data; boundary={_BOUNDARY}",
     "Content-Encoding": "zstd",
 }
-_RETRIED = {408, 425, 429, 500, 502, 503, 504}
+_RETRIED_STATUSES = {408, 425, 429, 500, 502, 503, 504}
 
 
 class Sender(threading.Thread):
-    """Posts beginnings, then their ends in a later request; `acknowledged` has what got a 2xx."""
+    """Posts the start of runs and later their end; the sets have acknowledged runs."""
 
     def __init__(self, url: str, key: str, project: str) -> None:
         super().__init__(name="sender", daemon=True)
-        self.begun: set[str] = set()
-        self.ended: set[str] = set()
+        self.started: set[str] = set()
+        self.finished: set[str] = set()
         self.requests = 0
-        self.repeats = 0
+        self.retries = 0
         self.problem: BaseException | None = None
         self._project = project
-        self._client = httpx.Client(base_url=url, headers={"X-Api-Key": key}, timeout=30)
-        self._over = threading.Event()
+        self._client = httpx.Client(base_url=url, headers={"X-Api-Key": key}, timeout=60)
+        self._stopping = threading.Event()
 
     def stop(self) -> None:
-        """Finish the request that is under way, until it is acknowledged."""
-        self._over.set()
+        """Stop after the current request is acknowledged."""
+        self._stopping.set()
         self.join()
         self._client.close()
         if self.problem is not None:
@@ -47,32 +47,32 @@ class Sender(threading.Thread):
 
     def run(self) -> None:
         try:
-            before: list[dict[str, Any]] = []
-            while not self._over.is_set():
-                fresh = [run for _ in range(TRACES_A_BATCH) for run in _trace(self._project)]
-                self._send([*_beginnings(fresh), *_ends(before)])
-                self.begun |= {run["id"] for run in fresh}
-                self.ended |= {run["id"] for run in before}
-                before = fresh
+            previous_runs: list[dict[str, Any]] = []
+            while not self._stopping.is_set():
+                new_runs = [run for _ in range(TRACES_PER_BATCH) for run in _trace(self._project)]
+                self._send([*_start_parts(new_runs), *_end_parts(previous_runs)])
+                self.started |= {run["id"] for run in new_runs}
+                self.finished |= {run["id"] for run in previous_runs}
+                previous_runs = new_runs
         except BaseException as error:  # noqa: BLE001  (raised where the test waits for this thread)
             self.problem = error
 
     def _send(self, parts: list[tuple[str, dict[str, Any]]]) -> None:
-        body = zstandard.ZstdCompressor(level=1).compress(_form(parts))
+        body = zstandard.ZstdCompressor(level=1).compress(_encode_multipart(parts))
         while True:
             try:
                 answer = self._client.post("/runs/multipart", content=body, headers=_HEADERS)
             except httpx.TransportError:
-                self.repeats += 1
-                self._over.wait(0.1)
+                self.retries += 1
+                self._stopping.wait(0.1)
                 continue
-            if answer.status_code not in _RETRIED:
+            if answer.status_code not in _RETRIED_STATUSES:
                 assert answer.status_code == 202, answer.text
                 assert answer.json() == {"message": "accepted"}
                 self.requests += 1
                 return
-            self.repeats += 1
-            self._over.wait(float(answer.headers.get("Retry-After", 0.2)))
+            self.retries += 1
+            self._stopping.wait(float(answer.headers.get("Retry-After", 0.2)))
 
 
 def _trace(project: str) -> list[dict[str, Any]]:
@@ -99,18 +99,18 @@ def _run(project: str, parent: dict[str, Any] | None) -> dict[str, Any]:
     }
 
 
-def _beginnings(runs: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
-    late = ("end_time", "outputs")
-    return [(f"post.{r['id']}", {k: v for k, v in r.items() if k not in late}) for r in runs]
+def _start_parts(runs: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
+    end_fields = ("end_time", "outputs")
+    return [(f"post.{r['id']}", {k: v for k, v in r.items() if k not in end_fields}) for r in runs]
 
 
-def _ends(runs: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
-    kept = ("id", "trace_id", "parent_run_id", "dotted_order", "session_name")
-    late = ("end_time", "outputs")
-    return [(f"patch.{r['id']}", {k: r[k] for k in (*kept, *late)}) for r in runs]
+def _end_parts(runs: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
+    identity = ("id", "trace_id", "parent_run_id", "dotted_order", "session_name")
+    end_fields = ("end_time", "outputs")
+    return [(f"patch.{r['id']}", {k: r[k] for k in (*identity, *end_fields)}) for r in runs]
 
 
-def _form(parts: list[tuple[str, dict[str, Any]]]) -> bytes:
+def _encode_multipart(parts: list[tuple[str, dict[str, Any]]]) -> bytes:
     text = "".join(
         f'--{_BOUNDARY}\r\nContent-Disposition: form-data; name="{name}"\r\n'
         f"Content-Type: application/json\r\n\r\n{json.dumps(content)}\r\n"

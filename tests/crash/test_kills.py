@@ -1,4 +1,4 @@
-"""`kill -9` of one process in the middle of a run: the run completes, nothing is done twice."""
+"""`kill -9` of a process during a run: the run completes and no step repeats."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from langgraph_sdk import get_sync_client
 
 from tests.crash.recorder import Recorder
-from tests.installation import Installation, wait_until
+from tests.installation import Installation, open_to_builds, wait_until
 
 pytestmark = [pytest.mark.lifecycle, pytest.mark.xdist_group("machine")]
 
@@ -27,44 +27,43 @@ class Agent:
 
     def __init__(self, installation: Installation, key: str, folder: Path, recorder: Recorder):
         self.installation = installation
-        done = self.installation.manage(
+        completed = self.installation.manage(
             "deploy", "--organization", "Slipway", "--name", "five",
-            "--git", str(repository(folder / "repository")), "--env", f"RECORDER={recorder.url}",
-            "--env", "LANGSMITH_TRACING=false", "--wait", "--json",
+            "--git", str(create_repository(folder / "repository")),
+            "--env", f"RECORDER={recorder.url}", "--env", "LANGSMITH_TRACING=false",
+            "--wait", "--json",
         )  # fmt: skip
-        address = json.loads(done.stdout)["agent_url"]
+        address = json.loads(completed.stdout)["agent_url"]
         self.client = get_sync_client(url=address, api_key=key)
 
-    def result(self, thread_id: str, run_id: str) -> str:
-        """The run's status once it is final; while nobody answers, it is asked again."""
-        seen = []
+    def wait_for_status(self, thread_id: str, run_id: str) -> str:
+        """Wait until the run is final and return its status; failed requests are repeated."""
+        statuses = []
 
         def is_final() -> bool:
             try:
-                seen.append(self.client.runs.get(thread_id, run_id)["status"])
+                statuses.append(self.client.runs.get(thread_id, run_id)["status"])
             except httpx.HTTPError:
                 return False
-            return seen[-1] in FINAL
+            return statuses[-1] in FINAL
 
         wait_until(is_final, f"the end of run {run_id}", seconds=300)
-        return seen[-1]
+        return statuses[-1]
 
 
-def repository(place: Path) -> Path:
-    place.mkdir()
-    shutil.copy(Path(__file__).parent / "agent.py", place)
+def create_repository(folder: Path) -> Path:
+    folder.mkdir()
+    shutil.copy(Path(__file__).parent / "agent.py", folder)
     config = {"dependencies": ["."], "graphs": {"five": "./agent.py:graph"}}
-    (place / "langgraph.json").write_text(json.dumps(config))
+    (folder / "langgraph.json").write_text(json.dumps(config))
     identity = ["-c", "user.name=t", "-c", "user.email=t@example.com"]
-    for words in (["init", "-q", "-b", "main"], ["add", "."], [*identity, "commit", "-qm", "5"]):
-        subprocess.run(["git", "-C", str(place), *words], check=True)
-    return place
-
-
-@pytest.fixture(scope="module")
-def recorder():
-    with Recorder() as recorder:
-        yield recorder
+    for arguments in (
+        ["init", "-q", "-b", "main"],
+        ["add", "."],
+        [*identity, "commit", "-qm", "5"],
+    ):
+        subprocess.run(["git", "-C", str(folder), *arguments], check=True)
+    return open_to_builds(folder)
 
 
 @pytest.fixture(scope="module")
@@ -74,36 +73,36 @@ def agent(killable, killable_key, tmp_path_factory, recorder):
         yield agent
 
 
-def trail_of(client, thread_id: str) -> list[str]:
+def read_trail(client, thread_id: str) -> list[str]:
     return (client.threads.get_state(thread_id)["values"] or {}).get("trail", [])
 
 
 @pytest.mark.parametrize("role", ["worker", "web", "redis", "postgres"])
-def test_a_killed_process_loses_nothing_and_repeats_nothing(agent, recorder, role):
+def test_a_run_survives_a_killed_process_without_repeated_steps(agent, recorder, role):
     agent.installation.wait_until_ready()
     client = agent.client
     thread_id = client.threads.create()["thread_id"]
     run_id = client.runs.create(thread_id, "five", input={"trail": []})["run_id"]
     recorder.wait_for(f"{run_id} 1 step3")
-    # What a node gave is written while the next one runs: it is there in a moment, not at once.
-    wait_until(lambda: "step2" in trail_of(client, thread_id), "what step2 gave")
+    # The output of a node is written while the next node runs.
+    wait_until(lambda: "step2" in read_trail(client, thread_id), "the output of step2")
 
-    killed = time.monotonic()
+    killed_at = time.monotonic()
     agent.installation.kill(role)
 
-    assert agent.result(thread_id, run_id) == "success"
-    print(f"{role}: done {time.monotonic() - killed:.1f} s after its death")
-    effects = recorder.of(run_id)
+    assert agent.wait_for_status(thread_id, run_id) == "success"
+    print(f"{role}: done {time.monotonic() - killed_at:.1f} s after the kill")
+    effects = recorder.list_effects(run_id)
     assert [(e, n) for e, n in Counter(effects).items() if n > 1] == []
     # Nodes that had finished before the kill did not run again.
     assert Counter(effect.split()[1] for effect in effects)["step1"] == 1
     assert Counter(effect.split()[1] for effect in effects)["step2"] == 1
-    assert trail_of(client, thread_id) == STEPS
+    assert read_trail(client, thread_id) == STEPS
     thread = client.threads.get(thread_id)
     assert (thread["status"], thread["values"]) == ("idle", {"trail": STEPS})
 
 
-def test_runs_that_wait_behind_a_killed_worker_keep_their_order(agent, recorder):
+def test_queued_runs_keep_their_order_after_a_worker_is_killed(agent, recorder):
     agent.installation.wait_until_ready()
     client = agent.client
     thread_id = client.threads.create()["thread_id"]
@@ -115,6 +114,6 @@ def test_runs_that_wait_behind_a_killed_worker_keep_their_order(agent, recorder)
 
     agent.installation.kill("worker")
 
-    assert agent.result(thread_id, run_ids[-1]) == "success"
-    said = [word for number in range(3) for word in (f"run{number}", *STEPS)]
-    assert trail_of(client, thread_id) == said
+    assert agent.wait_for_status(thread_id, run_ids[-1]) == "success"
+    expected_trail = [word for number in range(3) for word in (f"run{number}", *STEPS)]
+    assert read_trail(client, thread_id) == expected_trail

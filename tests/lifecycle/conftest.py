@@ -14,16 +14,16 @@ Install = Callable[..., Installation]
 
 @pytest.fixture
 def install() -> Iterator[Install]:
-    """Makes installations in folders that end with the test, and so do they."""
-    made: list[Installation] = []
-    folder = Path(tempfile.mkdtemp(prefix="slipway-house-"))
+    """Return a function that creates an installation; all are killed and deleted after the test."""
+    installations: list[Installation] = []
+    folder = Path(tempfile.mkdtemp(prefix="slipway-lifecycle-"))
     folder.chmod(0o711)
 
-    def make(name: str = "data", **variables: str) -> Installation:
-        made.append(Installation(folder / name, **variables))
-        return made[-1]
+    def create(name: str = "data", **variables: str) -> Installation:
+        installations.append(Installation(folder / name, **variables))
+        return installations[-1]
 
-    yield make
-    for installation in made:
+    yield create
+    for installation in installations:
         installation.kill_everything()
     shutil.rmtree(folder)

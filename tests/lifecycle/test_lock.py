@@ -1,4 +1,4 @@
-"""What pyproject.toml asks for is what the lock files install."""
+"""The lock files install the dependencies of pyproject.toml."""
 
 import re
 import tomllib
@@ -13,18 +13,18 @@ RUNTIME = PROJECT["project"]["dependencies"]
 DEVELOPMENT = PROJECT["dependency-groups"]["dev"]
 
 
-def locked(name):
+def read_versions(name):
     text = (BASE_DIR / name).read_text()
     return dict(re.findall(r"^([a-z0-9.-]+)==([^\s;]+)", text, re.MULTILINE))
 
 
 @pytest.mark.parametrize(
-    ("file", "asked"),
+    ("file", "dependencies"),
     [("requirements.lock", RUNTIME), ("requirements-dev.lock", RUNTIME + DEVELOPMENT)],
 )
-def test_each_dependency_is_locked_at_a_version_that_is_asked_for(file, asked):
-    versions = locked(file)
-    requirements = [Requirement(line) for line in asked]
+def test_each_dependency_is_locked_at_an_allowed_version(file, dependencies):
+    versions = read_versions(file)
+    requirements = [Requirement(line) for line in dependencies]
 
     missing = [
         str(requirement)
@@ -35,15 +35,18 @@ def test_each_dependency_is_locked_at_a_version_that_is_asked_for(file, asked):
     assert missing == []
 
 
-def test_both_files_agree():
-    runtime, development = locked("requirements.lock"), locked("requirements-dev.lock")
+def test_both_lock_files_have_the_same_versions():
+    runtime, development = (
+        read_versions("requirements.lock"),
+        read_versions("requirements-dev.lock"),
+    )
 
     assert {name: development.get(name) for name in runtime} == runtime
 
 
 @pytest.mark.parametrize("file", ["requirements.lock", "requirements-dev.lock"])
-def test_every_package_is_pinned_by_hash_and_no_address_is_named(file):
+def test_every_package_is_pinned_by_hash_without_an_address(file):
     text = (BASE_DIR / file).read_text()
 
     assert "://" not in text
-    assert text.count("--hash=sha256:") >= len(locked(file))
+    assert text.count("--hash=sha256:") >= len(read_versions(file))

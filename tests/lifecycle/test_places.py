@@ -9,14 +9,14 @@ from config.embedded.launch import CannotStart
 from config.supervisor.instance_lock import claim_data_folder, open_listener
 
 
-def test_sockets_lie_in_the_data_folder():
+def test_sockets_are_in_the_data_folder():
     instance = Instance(Path("/srv/slipway"))
 
     assert instance.redis_url == "unix:///srv/slipway/sockets/redis.sock?db=0"
     assert instance.database_url == "postgresql://slipway@/slipway?host=%2Fsrv%2Fslipway%2Fsockets"
 
 
-def test_a_long_path_gets_a_short_folder_for_its_sockets():
+def test_a_long_data_folder_path_gets_a_short_socket_folder():
     long = Path("/srv", "x" * 120)
 
     sockets = Instance(long).socket_dir
@@ -27,9 +27,9 @@ def test_a_long_path_gets_a_short_folder_for_its_sockets():
     assert sockets != Instance(long / "y").socket_dir
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a stranger's folder")
-def test_a_strangers_folder_is_no_place_for_sockets():
-    instance = Instance(Path("/srv", "a stranger was first " * 6))
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can create a folder of another user")
+def test_a_socket_folder_of_another_user_is_rejected():
+    instance = Instance(Path("/srv", "owned by another user " * 6))
     sockets = instance.socket_dir
     sockets.mkdir(mode=0o700)
     os.chown(sockets, 54321, 54321)
@@ -43,8 +43,8 @@ def test_a_strangers_folder_is_no_place_for_sockets():
         sockets.rmdir()
 
 
-def test_a_folder_that_others_may_enter_is_no_place_for_sockets():
-    instance = Instance(Path("/srv", "everybody may enter " * 6))
+def test_a_socket_folder_that_others_may_enter_is_rejected():
+    instance = Instance(Path("/srv", "open to all users " * 6))
     sockets = instance.socket_dir
     sockets.mkdir(mode=0o755)
 
@@ -59,10 +59,10 @@ def test_a_data_folder_has_one_supervisor(tmp_path):
     instance = Instance(tmp_path / "data")
     lock = claim_data_folder(instance)
 
-    with pytest.raises(CannotStart) as refused:
+    with pytest.raises(CannotStart) as error_info:
         claim_data_folder(instance)
 
-    assert str(refused.value) == (
+    assert str(error_info.value) == (
         f"Slipway already runs on the data folder {tmp_path / 'data'} (process {os.getpid()}); "
         "set DATA_DIR to run another instance."
     )
@@ -70,7 +70,7 @@ def test_a_data_folder_has_one_supervisor(tmp_path):
     os.close(claim_data_folder(instance))
 
 
-def test_control_files_and_logs_are_their_owners_own(tmp_path):
+def test_control_files_and_logs_are_private_to_their_owner(tmp_path):
     instance = Instance(tmp_path / "data")
     os.close(claim_data_folder(instance))
 
@@ -78,30 +78,30 @@ def test_control_files_and_logs_are_their_owners_own(tmp_path):
     assert oct(instance.log_dir.stat().st_mode & 0o777) == "0o700"
 
 
-def test_a_data_folder_that_is_a_file_is_refused_in_a_sentence(tmp_path):
+def test_a_data_folder_that_is_a_file_is_refused(tmp_path):
     tmp_path.joinpath("data").write_text("not a folder")
 
     with pytest.raises(CannotStart, match=r"^The data folder .*/data cannot be used: "):
         claim_data_folder(Instance(tmp_path / "data"))
 
 
-def test_a_full_disk_is_refused_in_a_sentence(tmp_path, monkeypatch):
+def test_a_full_disk_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("config.supervisor.instance_lock.MIN_FREE_MB", 1 << 30)
 
     with pytest.raises(CannotStart, match=r"^The disk of the data folder .* is full: "):
         claim_data_folder(Instance(tmp_path / "data"))
 
 
-def test_a_taken_port_is_refused_in_a_sentence():
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
+def test_a_taken_port_is_refused_with_an_alternative():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
 
-        with pytest.raises(CannotStart) as refused:
+        with pytest.raises(CannotStart) as error_info:
             open_listener("127.0.0.1", port)
 
-    assert str(refused.value) == (
+    assert str(error_info.value) == (
         f"Port {port} is used by another program: choose another with PORT, for example "
         f"`make up PORT={port + 1}`."
     )

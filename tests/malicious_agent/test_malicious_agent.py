@@ -1,9 +1,11 @@
-"""An agent that attacks the platform from inside: it gains nothing, and all others are served."""
+"""A malicious agent gains no access, and the platform continues to serve other agents."""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import socket
 import threading
 import time
 from pathlib import Path
@@ -14,114 +16,180 @@ from langgraph_sdk import get_sync_client
 
 from apps.core.instance import Instance
 from config.env import BASE_DIR
-from tests.contract.deploying import deploy
+from tests.contract.deployment import deploy
 
 pytestmark = pytest.mark.xdist_group("machine")
 
-REFUSED = {"FileNotFoundError", "PermissionError", "OSError", "ConnectionRefusedError"}
-SLOWEST_ANSWER = 5.0  # seconds; the machine also runs the rest of the tests
+REFUSALS = {"FileNotFoundError", "PermissionError", "OSError", "ConnectionRefusedError"}
+MAX_ANSWER_SECONDS = 20.0
+"""The machine also runs the rest of the tests; without limits nothing answers at all."""
 
 
 @pytest.fixture(scope="module")
-def hostile(live, sample_agent, tmp_path_factory):
-    """The attacker, beside the sample agent, which serves by then."""
-    place = tmp_path_factory.mktemp("hostile") / "agent"
-    place.mkdir()  # builds run as another user, who may read this one
-    shutil.copy(Path(__file__).parent / "agent.py", place)
-    config = {"dependencies": ["."], "graphs": {"hostile": "./agent.py:graph"}}
-    (place / "langgraph.json").write_text(json.dumps(config))
-    url = deploy(live, place, "hostile")
+def malicious(live, sample_agent, tmp_path_factory):
+    """A client of the malicious agent, which runs next to the sample agent."""
+    folder = tmp_path_factory.mktemp("malicious") / "agent"
+    folder.mkdir()  # builds run as another user, who may read this folder
+    shutil.copy(Path(__file__).parent / "agent.py", folder)
+    config = {"dependencies": ["."], "graphs": {"malicious": "./agent.py:graph"}}
+    (folder / "langgraph.json").write_text(json.dumps(config))
+    url = deploy(live, folder, "malicious")
     with get_sync_client(url=url, api_key=live.api_key, timeout=180) as client:
         yield client
 
 
-def live_revision(live):
-    """The revision of the sample agent, which is somebody else's to the hostile one."""
+def read_sample_revision(live):
+    """The active revision of the sample agent, which the malicious agent must not reach."""
     answer = httpx.get(f"{live.url}/v2/deployments?name=sample-agent", headers=live.headers)
     return answer.json()["resources"][0]["active_revision_id"]
 
 
-def is_refused(got):
-    return isinstance(got, str) and got in REFUSED
+def is_refused(loot):
+    return isinstance(loot, str) and loot in REFUSALS
 
 
-def outcome(client, attack, target=""):
-    answer = client.runs.wait(None, "hostile", input={"attack": attack, "target": str(target)})
-    return answer["got"]
+def attack_platform(client, attack, target=""):
+    answer = client.runs.wait(None, "malicious", input={"attack": attack, "target": str(target)})
+    return answer["loot"]
 
 
-def test_files_of_the_platform_and_of_others_are_out_of_reach(live, hostile):
+def test_files_of_the_platform_and_of_others_are_out_of_reach(live, malicious):
     data = live.installation.data_dir
     revisions = data / "revisions"
-    another = revisions / live_revision(live)
+    sample_revision = revisions / read_sample_revision(live)
     targets = [
-        ("listing", data),
-        ("listing", another),
-        ("listing", revisions),
+        ("list_folder", data),
+        ("list_folder", sample_revision),
+        ("list_folder", revisions),
         ("read", data / "secrets" / "secret_key"),
         ("read", data / "secrets" / "encryption_keys"),
-        ("listing", data / "postgres"),
+        ("list_folder", data / "postgres"),
         ("read", "/etc/shadow"),
         ("read", BASE_DIR / "manage.py"),
     ]
 
-    found = {str(target): outcome(hostile, attack, target) for attack, target in targets}
+    results = {
+        str(target): attack_platform(malicious, attack, target) for attack, target in targets
+    }
 
     assert (data / "secrets" / "secret_key").exists()
     secret = (data / "secrets" / "secret_key").read_text()
-    assert secret not in str(found)
-    # The way to its own revision may be there, and nothing beside it.
+    assert secret not in str(results)
+    # Only the path to its own revision may be visible.
     for folder in (data, revisions):
-        way = found.pop(str(folder))
-        assert is_refused(way) or len(way) == 1, way
-    assert {path: got for path, got in found.items() if not is_refused(got)} == {}
+        entries = results.pop(str(folder))
+        assert is_refused(entries) or len(entries) == 1, entries
+    assert {path: loot for path, loot in results.items() if not is_refused(loot)} == {}
 
 
-def test_processes_environments_and_sockets_of_others_are_out_of_reach(live, hostile):
+def test_processes_environments_and_sockets_of_others_are_out_of_reach(live, malicious):
     sockets = Instance(live.installation.data_dir).socket_dir
-    doors = [path for path in sockets.iterdir() if path.is_socket()]
+    platform_sockets = [path for path in sockets.iterdir() if path.is_socket()]
 
-    assert len(doors) == 2
-    assert {outcome(hostile, "connect", door) for door in doors} <= REFUSED
-    seen = outcome(hostile, "processes")
-    assert all("graph_host" in line or "bwrap" in line or not line for line in seen), seen
-    environments = outcome(hostile, "environments")
+    assert len(platform_sockets) == 2
+    assert {attack_platform(malicious, "connect", path) for path in platform_sockets} <= REFUSALS
+    command_lines = attack_platform(malicious, "list_processes")
+    assert all("graph_host" in line or "bwrap" in line or not line for line in command_lines), (
+        command_lines
+    )
+    environments = attack_platform(malicious, "read_environments")
     assert "DATABASE_URL" not in environments
     assert "SLIPWAY_INSTANCE" not in environments
 
 
-def test_agent_gains_no_privileges_and_leaves_no_files(hostile):
-    assert outcome(hostile, "become_root") in REFUSED
-    assert outcome(hostile, "write", "agent.py") in REFUSED
-    assert outcome(hostile, "write", "/usr/bin/owned") in REFUSED
+def test_network_of_the_machine_is_out_of_reach(live, malicious):
+    """Nothing is sent outside of the machine: the targets are its own, or refused before that."""
+    abstract = f"slipway-test-{os.getpid()}"
+    with (
+        socket.create_server(("127.0.0.1", 0)) as service,
+        socket.create_server(("0.0.0.0", 0)) as everywhere,
+        socket.create_server(("::1", 0), family=socket.AF_INET6) as service6,
+        socket.socket(socket.AF_UNIX) as abstract_service,
+    ):
+        abstract_service.bind(f"\0{abstract}")
+        abstract_service.listen()
+        port, everywhere_port = service.getsockname()[1], everywhere.getsockname()[1]
+        addresses = [
+            f"127.0.0.1:{port}",
+            f"localhost:{port}",
+            f"127.0.0.2:{everywhere_port}",
+            f"::ffff:127.0.0.1:{port}",
+            f"::1:{service6.getsockname()[1]}",
+            "10.0.0.1:80",
+            "172.16.0.1:80",
+            "192.168.0.1:80",
+            "169.254.169.254:80",
+            "fd00:ec2::254:80",
+        ]
+        attempts = [("connect_tcp", address) for address in addresses]
+        attempts += [
+            (
+                "tunnel",
+                address if address.count(":") == 1 else f"[{address.rpartition(':')[0]}]:{port}",
+            )
+            for address in addresses
+        ]
+        attempts += [
+            ("tunnel", f"2130706433:{port}"),
+            ("tunnel", f"[64:ff9b::7f00:1]:{port}"),
+            ("connect_abstract", abstract),
+            ("send_datagram", "127.0.0.1:53"),
+            ("send_datagram", "10.0.0.1:53"),
+            ("open_raw_socket", ""),
+        ]
+        refusals = {*REFUSALS, "TimeoutError"}
+
+        results = [attack_platform(malicious, *attempt) for attempt in attempts]
+
+    assert len(results) == 26
+    assert {
+        attempt: loot
+        for attempt, loot in zip(attempts, results, strict=True)
+        if loot not in refusals
+    } == {}
 
 
-@pytest.mark.parametrize("attack", ["fork_without_end", "fill_memory"])
-def test_platform_responds_while_an_agent_exhausts_its_limits(live, hostile, sample_agent, attack):
-    slowest, answers, over = [0.0], [], threading.Event()
+def test_agent_reaches_the_platform_for_its_traces(live, malicious):
+    platform = live.url.removeprefix("http://")
 
-    def ask() -> None:
+    assert attack_platform(malicious, "connect_tcp", platform) == "connected"
+    assert attack_platform(malicious, "tunnel", platform) == "connected"
+
+
+def test_agent_gains_no_privileges_and_leaves_no_files(malicious):
+    assert attack_platform(malicious, "become_root") in REFUSALS
+    assert attack_platform(malicious, "write", "agent.py") in REFUSALS
+    assert attack_platform(malicious, "write", "/usr/bin/owned") in REFUSALS
+
+
+@pytest.mark.parametrize("attack", ["fork_forever", "fill_memory"])
+def test_platform_responds_while_an_agent_exhausts_its_limits(
+    live, malicious, sample_agent, attack
+):
+    slowest, answers, finished = [0.0], [], threading.Event()
+
+    def poll_readiness() -> None:
         with httpx.Client() as client:
-            while not over.is_set():
-                begun = time.monotonic()
+            while not finished.is_set():
+                started_at = time.monotonic()
                 answers.append(client.get(f"{live.url}/readyz", timeout=30).status_code)
-                slowest[0] = max(slowest[0], time.monotonic() - begun)
+                slowest[0] = max(slowest[0], time.monotonic() - started_at)
                 time.sleep(0.05)
 
-    watcher = threading.Thread(target=ask)
+    watcher = threading.Thread(target=poll_readiness)
     watcher.start()
     try:
-        thread = hostile.threads.create()["thread_id"]
-        run = hostile.runs.create(thread, "hostile", input={"attack": attack})
+        thread = malicious.threads.create()["thread_id"]
+        run = malicious.runs.create(thread, "malicious", input={"attack": attack})
         with get_sync_client(url=sample_agent.url, api_key=live.api_key) as other:
-            said = {"messages": [{"role": "user", "content": "What is 12 * 7 + 1?"}]}
-            answer = other.runs.wait(None, "agent", input=said)
-        hostile.runs.join(thread, run["run_id"])
+            graph_input = {"messages": [{"role": "user", "content": "What is 12 * 7 + 1?"}]}
+            answer = other.runs.wait(None, "agent", input=graph_input)
+        malicious.runs.join(thread, run["run_id"])
     finally:
-        over.set()
+        finished.set()
         watcher.join()
 
     assert "85" in answer["messages"][-1]["content"]
-    assert hostile.runs.get(thread, run["run_id"])["status"] == "error"
+    assert malicious.runs.get(thread, run["run_id"])["status"] == "error"
     assert set(answers) == {200}
-    assert slowest[0] < SLOWEST_ANSWER
+    assert slowest[0] < MAX_ANSWER_SECONDS

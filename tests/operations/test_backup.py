@@ -1,4 +1,4 @@
-"""Backup, wipe, restore, compare: every table's rows and checksum, and every object."""
+"""Backup and restore: rows and checksum of every table, and every object."""
 
 import io
 import tarfile
@@ -11,11 +11,12 @@ from psycopg import sql
 
 from apps.audit.actions import Action
 from apps.audit.services import Target, record
-from apps.core import objects
-from apps.core.objects.files import FileObjectStorage
-from apps.operators.backup import archive, contents
+from apps.core import object_storage
+from apps.core.object_storage.files import FileObjectStorage
+from apps.operators import backup
 from tests.factories.organizations import WorkspaceFactory
-from tests.tenant_fixtures import plant
+from tests.installation import wait_until
+from tests.tenant_fixtures import create_tracing_rows
 
 pytestmark = [
     pytest.mark.integration,
@@ -26,116 +27,132 @@ pytestmark = [
 
 @pytest.fixture
 def empty_database():
-    """The alias of a database that has nothing in it."""
+    """The alias of an empty database."""
     default = connections["default"]
     name = f"{default.settings_dict['NAME']}_restored"
-    with psycopg.connect(**_where(default, "postgres"), autocommit=True) as session:
-        session.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(_name(name)))
+    with psycopg.connect(**_connection_parameters(default, "postgres"), autocommit=True) as session:
+        _drop_database(session, name)
         session.execute(sql.SQL("CREATE DATABASE {}").format(_name(name)))
     connections.settings["restored"] = {**default.settings_dict, "NAME": name}
     yield "restored"
     connections["restored"].close()
     del connections.settings["restored"]
     delattr(connections._connections, "restored")
-    with psycopg.connect(**_where(default, "postgres"), autocommit=True) as session:
-        session.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(_name(name)))
+    with psycopg.connect(**_connection_parameters(default, "postgres"), autocommit=True) as session:
+        _drop_database(session, name)
+
+
+def _drop_database(session: psycopg.Connection, name: str) -> None:
+    """Drop the database; wait while one of the server's own processes works on it."""
+    statement = sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(_name(name))
+
+    def is_dropped() -> bool:
+        try:
+            session.execute(statement)
+        except psycopg.errors.InsufficientPrivilege:  # such as a worker of autovacuum
+            return False
+        return True
+
+    wait_until(is_dropped, f"the end of {name}", 60)
 
 
 @pytest.fixture
-def filled(transactional_db):
-    """A workspace with a row of every kind that tracing keeps, an audit entry, and two objects."""
+def stored_objects(transactional_db):
+    """A workspace with one row of each tracing table, an audit entry and two objects."""
     workspace = WorkspaceFactory()
-    plant(workspace, "word", "secret")
+    create_tracing_rows(workspace, "word", "secret")
     record(Action.PROJECT_DELETED, Target("project", "p", "gone"), workspace_id=workspace.pk)
     paths = [f"{workspace.pk}/one", f"{workspace.pk}/deep/er/two"]
     for path in paths:
-        objects.put(path, path.encode() * 1000)
+        object_storage.put(path, path.encode() * 1000)
     yield {path: path.encode() * 1000 for path in paths}
-    objects.remove(paths)
-    # Runs have no models, so what empties the tables of models leaves them.
+    object_storage.remove(paths)
+    # Runs have no models, so Django's cleanup does not truncate their tables.
     with connections["default"].cursor() as cursor:
         cursor.execute("TRUNCATE trace_store_run, trace_store_run_payload")
 
 
-def test_backup_is_restored_into_an_empty_database(tmp_path, filled, empty_database):
+def test_backup_is_restored_into_an_empty_database(tmp_path, stored_objects, empty_database):
     file, storage = tmp_path / "backup.tar", FileObjectStorage(location=tmp_path / "objects")
 
-    written = archive.write(file)
-    before = measured("default")
-    report = archive.read(file, using=empty_database, storage=storage)
+    written = backup.write_backup(file)
+    tables_before = measure_tables("default")
+    report = backup.restore_backup(file, using=empty_database, storage=storage)
 
     assert report.differences == ()
-    assert measured(empty_database) == before
+    assert measure_tables(empty_database) == tables_before
     assert (report.rows, report.tables) == (written.rows, written.tables)
-    assert before["audit_entry"][0] >= 1
-    assert sum(rows for table, (rows, _) in before.items() if "trace_store_run" in table) >= 1
-    assert {path: storage.get(path) for path in filled} == filled
+    assert tables_before["audit_entry"][0] >= 1
+    assert (
+        sum(rows for table, (rows, _) in tables_before.items() if "trace_store_run" in table) >= 1
+    )
+    assert {path: storage.get(path) for path in stored_objects} == stored_objects
     assert file.stat().st_mode & 0o077 == 0
 
 
-def test_restore_replaces_existing_data(tmp_path, filled, empty_database):
+def test_restore_replaces_existing_data(tmp_path, stored_objects, empty_database):
     file, storage = tmp_path / "backup.tar", FileObjectStorage(location=tmp_path / "objects")
-    archive.write(file)
-    archive.read(file, using=empty_database, storage=storage)
-    with psycopg.connect(**_where(connections[empty_database])) as session:
-        session.execute("UPDATE organizations_organization SET name = 'spoilt'")
-        session.execute("UPDATE tracing_project SET description = 'spoilt'")
+    backup.write_backup(file)
+    backup.restore_backup(file, using=empty_database, storage=storage)
+    with psycopg.connect(**_connection_parameters(connections[empty_database])) as session:
+        session.execute("UPDATE organizations_organization SET name = 'changed'")
+        session.execute("UPDATE tracing_project SET description = 'changed'")
         session.execute("CREATE TABLE stray (a int)")
-    (path, *_) = filled
+    (path, *_) = stored_objects
     storage.remove([path])
-    storage.put(path, b"spoilt")
+    storage.put(path, b"changed")
 
-    report = archive.read(file, using=empty_database, storage=storage)
+    report = backup.restore_backup(file, using=empty_database, storage=storage)
 
     assert report.differences == ()
-    assert measured(empty_database) == measured("default")
-    assert storage.get(path) == filled[path]
+    assert measure_tables(empty_database) == measure_tables("default")
+    assert storage.get(path) == stored_objects[path]
 
 
-def test_restored_audit_log_is_append_only(tmp_path, filled, empty_database):
+def test_restored_audit_log_is_append_only(tmp_path, stored_objects, empty_database):
     file = tmp_path / "backup.tar"
-    archive.write(file)
-    archive.read(
+    backup.write_backup(file)
+    backup.restore_backup(
         file, using=empty_database, storage=FileObjectStorage(location=tmp_path / "objects")
     )
 
     with (
-        psycopg.connect(**_where(connections[empty_database])) as session,
+        psycopg.connect(**_connection_parameters(connections[empty_database])) as session,
         pytest.raises(psycopg.errors.InsufficientPrivilege, match="append-only"),
     ):
         session.execute("DELETE FROM audit_entry")
 
 
-def test_differences_lists_the_tables_that_differ(filled):
-    before = measured("default")
-    after = {**before, "audit_entry": [0, "0"]}
-    del after["tracing_project"]
+def test_differences_lists_the_tables_that_differ(stored_objects):
+    tables_before = measure_tables("default")
+    tables_after = {**tables_before, "audit_entry": [0, "0"]}
+    del tables_after["tracing_project"]
 
-    lines = contents.differences(before, after)
+    lines = backup.find_table_differences(tables_before, tables_after)
 
     assert [line.partition(":")[0] for line in lines] == ["audit_entry", "tracing_project"]
 
 
-def test_backup_contains_no_secrets_of_the_installation(tmp_path, filled, settings):
+def test_backup_contains_no_secrets_of_the_installation(tmp_path, stored_objects, settings):
     file = tmp_path / "backup.tar"
 
-    archive.write(file)
+    backup.write_backup(file)
 
     content = file.read_bytes()
     for secret in (settings.SECRET_KEY, *settings.ENCRYPTION_KEYS, settings.METRICS_TOKEN):
         assert secret.encode() not in content
 
 
-def test_file_that_is_no_backup_is_rejected_before_the_database_changes(tmp_path, filled):
+def test_file_that_is_no_backup_is_rejected_before_the_database_changes(tmp_path, stored_objects):
     file = tmp_path / "other.tar"
     with tarfile.open(file, "w") as tar:
         tar.addfile(tarfile.TarInfo("manifest.json.txt"), io.BytesIO())
-    before = measured("default")
+    tables_before = measure_tables("default")
 
-    with pytest.raises(archive.NotABackup):
-        archive.read(file)
+    with pytest.raises(backup.NotABackup):
+        backup.restore_backup(file)
 
-    assert measured("default") == before
+    assert measure_tables("default") == tables_before
 
 
 def test_backup_does_not_overwrite_an_existing_file(tmp_path):
@@ -148,20 +165,20 @@ def test_backup_does_not_overwrite_an_existing_file(tmp_path):
     assert file.read_text() == "mine"
 
 
-def test_restore_over_organizations_requires_confirmation(tmp_path, filled):
+def test_restore_over_organizations_requires_confirmation(tmp_path, stored_objects):
     file = tmp_path / "backup.tar"
-    archive.write(file, quick=True)
+    backup.write_backup(file, quick=True)
 
     with pytest.raises(CommandError, match=r"organizations, which would be replaced|is running"):
         call_command("restore", str(file))
 
 
-def measured(alias):
-    with psycopg.connect(**_where(connections[alias])) as session:
-        return contents.measure(session)
+def measure_tables(alias):
+    with psycopg.connect(**_connection_parameters(connections[alias])) as session:
+        return backup.measure_tables(session)
 
 
-def _where(wrapper, name=None):
+def _connection_parameters(wrapper, name=None):
     parameters = wrapper.get_connection_params()
     settings = {key: parameters[key] for key in ("dbname", "user", "password", "host", "port")
              if parameters.get(key)}  # fmt: skip

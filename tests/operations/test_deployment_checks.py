@@ -1,4 +1,4 @@
-"""What an installation on the open internet looks like from outside."""
+"""Security checks of an installation behind HTTPS."""
 
 import os
 import subprocess
@@ -11,10 +11,10 @@ from django.test import Client
 from tests.factories.organizations import MembershipFactory, UserFactory, WorkspaceFactory
 
 ROOT = Path(__file__).parent.parent.parent
-HTTPS = {"PUBLIC_URL": "https://slipway.example", "ALLOWED_HOSTS": "slipway.example"}
+HTTPS = {"PUBLIC_URL": "https://slipway.example"}
 
 
-def under_https(*arguments):
+def run_under_https(*arguments):
     return subprocess.run(
         [sys.executable, *arguments],
         cwd=ROOT,
@@ -28,21 +28,21 @@ def under_https(*arguments):
 
 @pytest.mark.integration
 def test_deployment_check_has_no_warnings_with_https(tmp_path):
-    done = under_https("manage.py", "check", "--deploy", "--fail-level", "WARNING")
+    completed = run_under_https("manage.py", "check", "--deploy", "--fail-level", "WARNING")
 
-    assert (done.returncode, done.stderr.count("WARNING")) == (0, 0), done.stderr
+    assert (completed.returncode, completed.stderr.count("WARNING")) == (0, 0), completed.stderr
 
 
 @pytest.mark.integration
 def test_cookies_are_limited_to_this_host_and_https():
-    done = under_https(
+    completed = run_under_https(
         "-c",
         "import django; from django.conf import settings as s; django.setup();"
         "print(s.SESSION_COOKIE_NAME, s.CSRF_COOKIE_NAME, s.SESSION_COOKIE_SECURE,"
         " s.CSRF_COOKIE_SECURE, s.SESSION_COOKIE_HTTPONLY, s.SECURE_HSTS_SECONDS)",
     )
 
-    assert done.stdout.split() == [
+    assert completed.stdout.split() == [
         "__Host-slipway_session", "__Host-slipway_csrf", "True", "True", "True", "31536000",
     ]  # fmt: skip
 
@@ -69,19 +69,19 @@ def test_each_response_has_the_security_headers(client, path):
 @pytest.mark.django_db
 def test_no_page_has_inline_scripts_handlers_or_styles(client):
     workspace = WorkspaceFactory()
-    person = MembershipFactory(
+    owner = MembershipFactory(
         organization=workspace.organization,
         role="owner",
         user=UserFactory(is_staff=True, is_superuser=True),
     ).user
-    client.force_login(person)
+    client.force_login(owner)
     settings = f"/o/{workspace.pk}/settings"
 
     for path in (
         f"/o/{workspace.pk}/projects", f"{settings}/usage", f"{settings}/audit",
         "/admin/", "/admin/processes/", "/admin/storage/", "/admin/switches/",
         "/admin/organizations/organization/", "/admin/organizations/user/", "/admin/audit/entry/",
-        f"/admin/organizations/user/{person.pk}/change/",
+        f"/admin/organizations/user/{owner.pk}/change/",
     ):  # fmt: skip
         response = client.get(path)
         page = response.content.decode()
@@ -101,12 +101,12 @@ def test_no_page_has_inline_scripts_handlers_or_styles(client):
 @pytest.mark.django_db
 def test_each_changing_form_requires_a_csrf_token(csrf_client):
     workspace = WorkspaceFactory()
-    person = MembershipFactory(
+    owner = MembershipFactory(
         organization=workspace.organization,
         role="owner",
         user=UserFactory(is_staff=True, is_superuser=True),
     ).user
-    csrf_client.force_login(person)
+    csrf_client.force_login(owner)
     settings = f"/o/{workspace.pk}/settings"
 
     for path in (

@@ -13,12 +13,12 @@ from tests.factories.tracing import wire_run
 WORKSPACE = WorkspaceFactory.build()
 
 
-def line(*, as_json=True, error=None):
+def format_log_line(*, as_json=True, error=None):
     record = logging.LogRecord("apps.core", logging.ERROR, "x.py", 1, "it failed", (), error)
-    return logs.formatter(as_json=as_json).format(record)
+    return logs.build_formatter(as_json=as_json).format(record)
 
 
-def failing():
+def make_error_info():
     payload = "sentinel-payload"
     try:
         raise ValueError(len(payload))
@@ -33,7 +33,7 @@ def request_context():
 
 def test_log_line_is_one_json_object_with_request_and_workspace_ids():
     with activate(request_context()):
-        event = json.loads(line())
+        event = json.loads(format_log_line())
 
     assert event["event"] == "it failed"
     assert (event["request_id"], event["workspace_id"]) == ("request-1", str(WORKSPACE.pk))
@@ -42,7 +42,7 @@ def test_log_line_is_one_json_object_with_request_and_workspace_ids():
 
 
 def test_json_traceback_stays_on_one_line_without_variables():
-    text = line(error=failing())
+    text = format_log_line(error=make_error_info())
 
     assert "\n" not in text
     assert "ValueError: 16" in json.loads(text)["exception"]
@@ -50,7 +50,7 @@ def test_json_traceback_stays_on_one_line_without_variables():
 
 
 def test_console_traceback_shows_no_variables():
-    text = line(as_json=False, error=failing())
+    text = format_log_line(as_json=False, error=make_error_info())
 
     assert "ValueError: 16" in text
     assert "payload = 'sentinel" not in text
@@ -99,7 +99,7 @@ def test_error_report_contains_ids_and_no_request_data():
     }
 
     with activate(request_context()):
-        sent = reporting.without_payloads(event, {})
+        sent = reporting.remove_tenant_data(event, {})
 
     assert "sentinel" not in json.dumps(sent)
     assert sent["request"] == {"method": "POST", "url": "https://x.example/runs"}

@@ -15,15 +15,15 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def alone(tmp_path, monkeypatch):
-    """Only what this process counts: the workers of a test run share a data folder."""
-    # Files are made with what is counted first.
+def own_metrics(tmp_path, monkeypatch):
+    """Read only the metrics of this process: the workers of a test run share a data folder."""
+    # The first observation creates the files.
     metrics.ingested_runs.labels("langsmith")
     metrics.observe_request("GET", "a/route", 200, 0.01)
     (tmp_path / "here").mkdir()
-    for file in metrics.folder().glob(f"*/*_{os.getpid()}.db"):
+    for file in metrics.metrics_folder().glob(f"*/*_{os.getpid()}.db"):
         (tmp_path / "here" / file.name).symlink_to(file)
-    monkeypatch.setattr(metrics, "folder", lambda: tmp_path)
+    monkeypatch.setattr(metrics, "metrics_folder", lambda: tmp_path)
 
 
 def scrape(client, settings):
@@ -33,7 +33,7 @@ def scrape(client, settings):
     return response.content.decode()
 
 
-def value(text, line):
+def read_metric(text, line):
     lines = [text_line for text_line in text.splitlines() if text_line.startswith(f"{line} ")]
     return float(lines[0].rpartition(" ")[2]) if lines else 0.0
 
@@ -65,25 +65,25 @@ def test_operator_session_and_optionally_loopback_can_read_metrics(client, setti
     assert client.get("/metrics", REMOTE_ADDR="192.0.2.1").status_code == 401
 
 
-def test_requests_are_counted_by_route_pattern(client, settings, alone):
+def test_requests_are_counted_by_route_pattern(client, settings, own_metrics):
     key = {"X-Api-Key": key_for(WorkspaceFactory())}
     line = (
         'slipway_http_request_seconds_count{method="GET",route="runs/<uuid:run_id>",status="404"}'
     )
-    before = value(scrape(client, settings), line)
+    initial_count = read_metric(scrape(client, settings), line)
 
     client.get("/runs/00000000-0000-0000-0000-000000000001", headers=key)
     client.get("/runs/00000000-0000-0000-0000-000000000002", headers=key)
     text = scrape(client, settings)
 
-    assert value(text, line) == before + 2
+    assert read_metric(text, line) == initial_count + 2
     assert "00000000-0000" not in text
 
 
 @pytest.mark.integration
 def test_metrics_include_counts_of_other_processes(client, settings):
     line = 'slipway_task_seconds_count{outcome="success",task="elsewhere"}'
-    before = value(scrape(client, settings), line)
+    initial_count = read_metric(scrape(client, settings), line)
     program = (
         "import django; django.setup()\n"
         "from apps.core.observability import metrics\n"
@@ -93,7 +93,7 @@ def test_metrics_include_counts_of_other_processes(client, settings):
     for _ in range(2):
         subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
 
-    assert value(scrape(client, settings), line) == before + 2
+    assert read_metric(scrape(client, settings), line) == initial_count + 2
 
 
 def test_metrics_include_gauges_of_the_system_status(client, settings):
@@ -105,10 +105,10 @@ def test_metrics_include_gauges_of_the_system_status(client, settings):
     assert 'slipway_queue_messages{queue="runs"}' in text
 
 
-def test_accepted_runs_are_counted_by_wire(client, settings, alone):
+def test_accepted_runs_are_counted_by_wire(client, settings, own_metrics):
     workspace = WorkspaceFactory()
     line = 'slipway_ingested_runs_total{wire="langsmith"}'
-    before = value(scrape(client, settings), line)
+    initial_count = read_metric(scrape(client, settings), line)
 
     client.post(
         "/runs/batch",
@@ -117,7 +117,7 @@ def test_accepted_runs_are_counted_by_wire(client, settings, alone):
         headers={"X-Api-Key": key_for(workspace, "ingest")},
     )
 
-    assert value(scrape(client, settings), line) == before + 2
+    assert read_metric(scrape(client, settings), line) == initial_count + 2
 
 
 def test_labels_contain_no_client_input(client, settings):
@@ -134,15 +134,15 @@ def test_observe_request_takes_less_than_100_microseconds(benchmark_seconds):
 
 @pytest.fixture
 def benchmark_seconds():
-    """CPU seconds of one call, the best of five hundreds."""
+    """Return a function that measures the CPU seconds of a call: the best of five rounds of 100."""
 
     def measure(call):
         best = 1.0
         for _ in range(5):
-            began = time.thread_time()
+            started_at = time.thread_time()
             for _ in range(100):
                 call()
-            best = min(best, (time.thread_time() - began) / 100)
+            best = min(best, (time.thread_time() - started_at) / 100)
         return best
 
     return measure

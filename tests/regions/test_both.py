@@ -1,4 +1,4 @@
-"""`make up REGIONS=us,eu`: two installations under one command, that share billing alone."""
+"""`make up REGIONS=us,eu`: two installations under one command that share only billing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ import psycopg
 import pytest
 
 from apps.core.instance import BILLING_ROLE, Instance
-from apps.core.regions import REGIONS
 from config.env import BASE_DIR
 from tests.installation import Installation, free_port, wait_until
 
@@ -27,27 +26,27 @@ PATIENCE_SECONDS = 300
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    # Sockets need a short path, and the users of services pass through.
+    # Sockets need a short path, and users of services must be able to traverse the folder.
     path = Path(tempfile.mkdtemp(prefix="slipway-both-"))
     path.chmod(0o711)
     yield path
     shutil.rmtree(path)
 
 
-def accounts(us: Installation) -> list[tuple[str, str]]:
+def list_accounts(us: Installation) -> list[tuple[str, str]]:
     with psycopg.connect(Instance(us.data_dir).database_url) as connection:
         return connection.execute(
             "SELECT organization_id::text, region FROM billing_billingaccount ORDER BY region"
         ).fetchall()
 
 
-def organizations(one: Installation) -> set[str]:
-    with psycopg.connect(Instance(one.data_dir).database_url) as connection:
-        found = connection.execute("SELECT id::text FROM organizations_organization").fetchall()
-    return {pk for (pk,) in found}
+def list_organizations(installation: Installation) -> set[str]:
+    with psycopg.connect(Instance(installation.data_dir).database_url) as connection:
+        rows = connection.execute("SELECT id::text FROM organizations_organization").fetchall()
+    return {pk for (pk,) in rows}
 
 
-def test_both_regions_run_on_one_machine_and_share_billing_alone(folder):
+def test_two_regions_on_one_machine_share_only_billing(folder):
     port = free_port()
     us = Installation(folder / "us", port, REGION="us")
     eu = Installation(folder / "eu", port + 1, REGION="eu")
@@ -65,26 +64,32 @@ def test_both_regions_run_on_one_machine_and_share_billing_alone(folder):
             stderr=subprocess.STDOUT,
         )
     try:
-        for one in (us, eu):
+        for installation in (us, eu):
             wait_until(
-                lambda one=one: command.poll() is None and one.get("/readyz") == 200,  # type: ignore[misc]
-                f"{one.data_dir.name}: {output.read_text()}",
+                lambda installation=installation: (
+                    command.poll() is None and installation.get("/readyz") == 200
+                ),  # type: ignore[misc]
+                f"{installation.data_dir.name}: {output.read_text()}",
                 PATIENCE_SECONDS,
             )
 
-        for name, one in (("us", us), ("eu", eu)):
-            with urllib.request.urlopen(f"{one.url}/info") as response:
-                said = json.load(response)["region"]
-            assert (said["name"], tuple(said["egress"])) == (name, REGIONS[name].egress)
+        for name, installation in (("us", us), ("eu", eu)):
+            with urllib.request.urlopen(f"{installation.url}/info") as response:
+                region_info = json.load(response)["region"]
+            assert region_info == {"name": name, "egress": [], "ingress": []}
 
-        words = ("--organization", "Europeans", "--email", "owner@eu.example", "--json")
-        signed_up = json.loads(eu.manage("bootstrap", *words).stdout)["organization_id"]
-        wait_until(lambda: (signed_up, "eu") in accounts(us), "the account of the signed up", 120)
+        arguments = ("--organization", "Europeans", "--email", "owner@eu.example", "--json")
+        organization_id = json.loads(eu.manage("bootstrap", *arguments).stdout)["organization_id"]
+        wait_until(
+            lambda: (organization_id, "eu") in list_accounts(us),
+            "the billing account of the new organization",
+            120,
+        )
 
-        assert signed_up in organizations(eu)
-        assert signed_up not in organizations(us)
-        assert organizations(us) & organizations(eu) == set()
-        assert {pk for pk, region in accounts(us) if region == "eu"} == organizations(eu)
+        assert organization_id in list_organizations(eu)
+        assert organization_id not in list_organizations(us)
+        assert list_organizations(us) & list_organizations(eu) == set()
+        assert {pk for pk, region in list_accounts(us) if region == "eu"} == list_organizations(eu)
         with (
             psycopg.connect(Instance(us.data_dir).billing_url) as connection,
             pytest.raises(psycopg.errors.InsufficientPrivilege),
@@ -95,4 +100,6 @@ def test_both_regions_run_on_one_machine_and_share_billing_alone(folder):
         command.send_signal(signal.SIGTERM)
         status = command.wait(90)
     assert status == 0, output.read_text()
-    assert [p for one in (us, eu) for p in one.processes() if p.pid != os.getpid()] == []
+    assert [
+        p for installation in (us, eu) for p in installation.processes() if p.pid != os.getpid()
+    ] == []

@@ -1,66 +1,39 @@
-"""What a region announces is what the specification states."""
+"""The regions of an installation, and the addresses that it announces."""
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
-from apps.core.regions import REGIONS
 from config.embedded.launch import CannotStart
 from config.env import Env
 from config.supervisor import regions
-from tests.rate_limits.specification import TEXT
-
-KEPT = {
-    "us": (
-        """34.59.65.97, 34.67.51.221, 34.46.212.37, 34.132.150.88,
-        35.188.222.201, 34.58.194.127, 34.59.97.173, 104.198.162.55""".replace("\n       ", ""),
-        "34.8.121.39, 34.107.251.234",
-    ),
-    "eu": (
-        """34.13.192.67, 34.147.105.64, 34.90.22.166, 34.147.36.213,
-        34.32.137.113, 34.91.238.184, 35.204.101.241, 35.204.48.32""".replace("\n       ", ""),
-        "34.95.92.214, 34.13.73.122",
-    ),
-}
-
-
-def stated() -> dict[str, tuple[str, str]]:
-    """The two tables of part 1, from the text itself where it is."""
-    if not TEXT.exists():
-        return KEPT
-    part = TEXT.read_text().partition("\n## 1. ")[2].partition("\n## 2. ")[0]
-    rows = re.findall(r"^\| (US|EU) \| ([\d., ]+) \|$", part, re.MULTILINE)
-    assert [name for name, _ in rows] == ["US", "EU", "US", "EU"]
-    return {
-        region: (rows[position][1], rows[position + 2][1])
-        for position, region in enumerate(("us", "eu"))
-    }
 
 
 @pytest.mark.parametrize("region", ["us", "eu"])
-def test_addresses_are_as_stated(region):
-    found = REGIONS[region]
-
-    assert (", ".join(found.egress), ", ".join(found.ingress)) == stated()[region]
-    assert (", ".join(found.egress), ", ".join(found.ingress)) == KEPT[region]
-
-
-@pytest.mark.parametrize("region", ["us", "eu"])
-def test_info_announces_them(client, db, settings, region):
+def test_info_announces_only_the_addresses_that_the_operator_configured(
+    client, db, settings, region
+):
     settings.REGION = region
+    assert client.get("/info").json()["region"] == {"name": region, "egress": [], "ingress": []}
 
-    said = client.get("/info").json()["region"]
+    settings.ANNOUNCED_ADDRESSES = Env(
+        egress_addresses="203.0.113.7, 198.51.100.0/29", ingress_addresses="2001:db8::1"
+    ).announced_addresses
 
-    assert said == {
+    assert client.get("/info").json()["region"] == {
         "name": region,
-        "egress": list(REGIONS[region].egress),
-        "ingress": list(REGIONS[region].ingress),
+        "egress": ["203.0.113.7", "198.51.100.0/29"],
+        "ingress": ["2001:db8::1"],
     }
 
 
-def test_each_region_has_a_folder_and_a_port_and_only_one_is_told_where_billing_is(tmp_path):
+@pytest.mark.parametrize("value", ["203.0.113", "203.0.113.7/24", "example.com"])
+def test_an_invalid_announced_address_is_an_error(value):
+    with pytest.raises(ValueError, match=value):
+        _ = Env(egress_addresses=value).announced_addresses
+
+
+def test_each_region_has_its_folder_and_port_and_only_the_second_a_billing_url(tmp_path):
     env = Env(port=8000, data_dir=tmp_path, _env_file=None)
 
     us, eu = (
@@ -73,7 +46,7 @@ def test_each_region_has_a_folder_and_a_port_and_only_one_is_told_where_billing_
     assert eu["BILLING_DATABASE_URL"].startswith("postgresql://slipway_billing@/slipway?host=")
 
 
-def test_an_unknown_region_and_a_shared_database_are_refused_in_a_sentence(monkeypatch):
+def test_an_unknown_region_and_a_shared_database_are_refused(monkeypatch):
     with pytest.raises(CannotStart, match="unknown region 'mars'"):
         regions.parse("us,mars")
     monkeypatch.setenv("DATABASE_URL", "postgresql://somewhere/slipway")

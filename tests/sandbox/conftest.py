@@ -1,4 +1,4 @@
-"""A small world around the sandbox: what a platform keeps on disk, and one revision's folder."""
+"""Folders around a sandbox: data of the platform, other revisions, and the agent's revision."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from apps.deployments.sandbox import (
     spawn,
 )
 
-# One of an organization, where the platform runs as root and has such to give.
+# The uid of an organization; only a platform that runs as root assigns such uids.
 AGENT_UID = 1_000_007 if os.geteuid() == 0 else None
 PYTHON = str(Path(sys.executable).resolve())
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CommandResult:
     code: int
     output: str
     stopped_because: str | None
 
 
 @dataclass(frozen=True)
-class World:
+class SandboxFolders:
     data: Path
     own: Path
     other: Path
@@ -50,8 +50,8 @@ class World:
         command = [PYTHON, "-I", "-S", "-c", code, *arguments]
         return spawn(policy or self.policy(), command, **streams)
 
-    def run(self, script: str, *arguments: object, timeout: float = 30, **changes) -> Outcome:
-        """Run Python code inside; what it prints, errors too, is the outcome's output."""
+    def run(self, script: str, *arguments: object, timeout: float = 30, **changes) -> CommandResult:
+        """Run Python code in the sandbox; the output includes its errors."""
         process = self.start(
             script,
             *map(str, arguments),
@@ -62,11 +62,11 @@ class World:
         return finish(process, timeout)
 
 
-def finish(process: SandboxedProcess, timeout: float = 30) -> Outcome:
+def finish(process: SandboxedProcess, timeout: float = 30) -> CommandResult:
     with process:
         code = process.wait(timeout)
         output = process.stdout.read().decode() if process.stdout else ""
-    return Outcome(code, output.strip(), process.stopped_because)
+    return CommandResult(code, output.strip(), process.stopped_because)
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -76,22 +76,22 @@ def _isolation():
 
 
 @pytest.fixture
-def world(tmp_path) -> World:
+def folders(tmp_path) -> SandboxFolders:
     uid = AGENT_UID
     tmp_path = tmp_path.resolve()
-    places = {name: tmp_path / name for name in ("data", "other", "services")}
-    for place in places.values():
-        prepare_dir(place, uid=None)
-    (places["data"] / "secret").write_text("the key of everything")
-    (places["other"] / "agent.py").write_text("TOKEN = 'of another organization'")
+    paths = {name: tmp_path / name for name in ("data", "other", "services")}
+    for path in paths.values():
+        prepare_dir(path, uid=None)
+    (paths["data"] / "secret").write_text("the key of everything")
+    (paths["other"] / "agent.py").write_text("TOKEN = 'of another organization'")
     own = prepare_dir(tmp_path / "own", uid=uid)
     (own / "agent.py").write_text("print('hello')")
     prepare_dir(own, uid=uid)
     scratch = prepare_dir(tmp_path / "scratch", uid=uid)
-    return World(own=own, scratch=scratch, uid=uid, **places)
+    return SandboxFolders(own=own, scratch=scratch, uid=uid, **paths)
 
 
 @pytest.fixture
 def limits():
-    """The usual limits with some of them changed."""
+    """Return a function that changes some of the default limits."""
     return lambda **changes: replace(Limits(), **changes)

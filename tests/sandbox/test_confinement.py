@@ -1,4 +1,4 @@
-"""What hostile code tries, and the answer it gets."""
+"""Attempts of malicious code to leave its sandbox, and their results."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from apps.deployments.sandbox.stub import syscalls
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user keeps its own uid")
 
 
-def test_the_data_folder_and_other_revisions_are_not_there(world):
-    outcome = world.run(
+def test_the_data_folder_and_other_revisions_are_hidden(folders):
+    result = folders.run(
         """
         import sys
         for path in sys.argv[1:]:
@@ -25,42 +25,42 @@ def test_the_data_folder_and_other_revisions_are_not_there(world):
             except OSError as error:
                 print(type(error).__name__)
         """,
-        world.data / "secret",
-        world.other / "agent.py",
-        world.own / "agent.py",
+        folders.data / "secret",
+        folders.other / "agent.py",
+        folders.own / "agent.py",
     )
 
-    assert outcome.output.splitlines() == [
+    assert result.output.splitlines() == [
         "FileNotFoundError",
         "FileNotFoundError",
         "print('hello')",
     ]
 
 
-def test_link_left_behind_is_not_followed(world):
-    (world.scratch / "way-out").symlink_to(world.data)
-    outcome = world.run(
-        "import sys; print(open(sys.argv[1] + '/way-out/secret').read())", world.scratch
+def test_link_left_behind_is_not_followed(folders):
+    (folders.scratch / "way-out").symlink_to(folders.data)
+    result = folders.run(
+        "import sys; print(open(sys.argv[1] + '/way-out/secret').read())", folders.scratch
     )
 
-    assert outcome.code == 1
-    assert "FileNotFoundError" in outcome.output
+    assert result.code == 1
+    assert "FileNotFoundError" in result.output
 
 
-def test_policy_path_with_a_link_is_rejected(world):
-    link = world.scratch / "venv"
-    link.symlink_to(world.data)
+def test_policy_path_with_a_link_is_rejected(folders):
+    link = folders.scratch / "venv"
+    link.symlink_to(folders.data)
 
     with pytest.raises(InvalidPolicy, match="contains a symbolic link"):
-        spawn(world.policy(read_only=(link,)), ["/bin/true"])
+        spawn(folders.policy(read_only=(link,)), ["/bin/true"])
     with pytest.raises(InvalidPolicy, match="contains a symbolic link"):
-        spawn(world.policy(read_only=(Bind(link, Path("/opt/venv")),)), ["/bin/true"])
+        spawn(folders.policy(read_only=(Bind(link, Path("/opt/venv")),)), ["/bin/true"])
     with pytest.raises(InvalidPolicy, match="whole file system"):
-        spawn(world.policy(read_only=(Path("/"),)), ["/bin/true"])
+        spawn(folders.policy(read_only=(Path("/"),)), ["/bin/true"])
 
 
-def test_home_folders_run_and_the_hosts_tmp_are_empty_or_absent(world):
-    outcome = world.run(
+def test_home_folders_run_and_the_hosts_tmp_are_empty_or_absent(folders):
+    result = folders.run(
         """
         import os
         print(sorted(os.listdir("/")))
@@ -72,18 +72,18 @@ def test_home_folders_run_and_the_hosts_tmp_are_empty_or_absent(world):
         writable=(),
     )
 
-    names = outcome.output.splitlines()
+    names = result.output.splitlines()
     assert not {"run", "home", "var", "srv", "mnt", "sys"} & set(eval(names[0]))
     assert names[1] == "[] False False"
     assert names[2] == "[]"
 
 
-def test_the_platforms_folder_is_covered_where_a_shown_folder_holds_it(world):
-    platform = world.own / "platform"
+def test_a_hidden_folder_inside_a_visible_folder_shows_only_its_allowed_parts(folders):
+    platform = folders.own / "platform"
     for name in ("graph_host", "secrets"):
         (platform / name).mkdir(parents=True)
         (platform / name / "file").write_text(name)
-    outcome = world.run(
+    result = folders.run(
         """
         import os, sys
         print(os.listdir(sys.argv[1]), open(sys.argv[1] + "/graph_host/file").read())
@@ -91,15 +91,15 @@ def test_the_platforms_folder_is_covered_where_a_shown_folder_holds_it(world):
         """,
         platform,
         hidden=(platform,),
-        read_only=(world.own, platform / "graph_host"),
+        read_only=(folders.own, platform / "graph_host"),
     )
 
-    assert outcome.output.splitlines()[-1] == "['graph_host'] graph_host"
-    assert "Read-only file system" in outcome.output
+    assert result.output.splitlines()[-1] == "['graph_host'] graph_host"
+    assert "Read-only file system" in result.output
 
 
-def test_only_its_own_processes_exist(world):
-    outcome = world.run(
+def test_only_the_processes_of_the_sandbox_are_visible(folders):
+    result = folders.run(
         """
         import os
         for pid in filter(str.isdigit, os.listdir("/proc")):
@@ -107,15 +107,15 @@ def test_only_its_own_processes_exist(world):
         """
     )
 
-    lines = outcome.output.splitlines()
+    lines = result.output.splitlines()
     assert lines[0] == "1 bwrap"
     assert len(lines) == 2
     assert lines[1].startswith("2 python")
 
 
-def test_the_environment_is_what_the_policy_says(world, monkeypatch):
+def test_the_environment_has_only_the_variables_of_the_policy(folders, monkeypatch):
     monkeypatch.setenv("DATABASE_URL", "postgres://secret")
-    outcome = world.run(
+    result = folders.run(
         """
         import glob, os
         print(dict(sorted(os.environ.items())))
@@ -130,33 +130,33 @@ def test_the_environment_is_what_the_policy_says(world, monkeypatch):
         "HOME": "/tmp",
         "LANG": "C.UTF-8",
         "PATH": "/usr/local/bin:/usr/bin:/bin",
-        "PWD": str(world.own),
+        "PWD": str(folders.own),
         "TMPDIR": "/tmp",
     }
-    assert outcome.output.splitlines() == [str(expected), "False"]
+    assert result.output.splitlines() == [str(expected), "False"]
 
 
-def test_the_environment_does_not_show_in_the_machines_process_list(world):
-    policy = world.policy(env={"KEY": "s3cr3t"})
+def test_the_environment_does_not_show_in_the_machines_process_list(folders):
+    policy = folders.policy(env={"KEY": "s3cr3t"})
     script = "print('ready', flush=True); input()"
-    with world.start(script, policy=policy, stdin=-1, stdout=-1) as process:
+    with folders.start(script, policy=policy, stdin=-1, stdout=-1) as process:
         assert process.stdout.readline() == b"ready\n"
-        lines = subprocess.check_output(["ps", "-ww", "-o", "args", "-p", pids_of(process)])
+        lines = subprocess.check_output(["ps", "-ww", "-o", "args", "-p", list_pids(process)])
 
     assert lines.count(b"bwrap") == 2
     assert b"s3cr3t" not in lines
 
 
-def pids_of(process) -> str:
+def list_pids(process) -> str:
     return ",".join(map(str, usage.process_tree(process.pid)))
 
 
-def test_no_socket_of_the_platform_can_be_reached(world):
-    path = world.services / "postgres"
+def test_sockets_of_the_platform_are_unreachable(folders):
+    path = folders.services / "postgres"
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(path))
         server.listen()
-        outcome = world.run(
+        result = folders.run(
             """
             import socket, sys
             socket.socket(socket.AF_UNIX).connect(sys.argv[1])
@@ -164,26 +164,26 @@ def test_no_socket_of_the_platform_can_be_reached(world):
             path,
         )
 
-    assert outcome.output.endswith("FileNotFoundError: [Errno 2] No such file or directory")
+    assert result.output.endswith("FileNotFoundError: [Errno 2] No such file or directory")
 
 
-@pytest.mark.skipif(syscalls.landlock_version() < 6, reason="needs Landlock 6 (Linux 6.12)")
-def test_no_abstract_socket_of_others_can_be_reached(world):
+@pytest.mark.skipif(syscalls.get_landlock_version() < 6, reason="needs Landlock 6 (Linux 6.12)")
+def test_abstract_sockets_of_other_processes_are_unreachable(folders):
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(b"\0slipway-test-%d" % os.getpid())
         server.listen()
-        outcome = world.run(
+        result = folders.run(
             f"""
             import socket
             socket.socket(socket.AF_UNIX).connect(b"\\0slipway-test-{os.getpid()}")
             """
         )
 
-    assert outcome.output.endswith("PermissionError: [Errno 1] Operation not permitted")
+    assert result.output.endswith("PermissionError: [Errno 1] Operation not permitted")
 
 
-def test_its_own_source_and_the_system_are_read_only(world):
-    outcome = world.run(
+def test_agent_source_and_system_files_are_read_only(folders):
+    result = folders.run(
         """
         import errno, sys
         for path in (sys.argv[1], "/usr/bin/x", "/etc/passwd", "/x", "/dev/x", sys.executable):
@@ -192,17 +192,17 @@ def test_its_own_source_and_the_system_are_read_only(world):
             except OSError as error:
                 print(errno.errorcode[error.errno])
         """,
-        world.own / "agent.py",
+        folders.own / "agent.py",
     )
 
-    assert outcome.output.split()[:2] == ["EROFS", "EROFS"]
-    assert outcome.output.split()[3:5] == ["EROFS", "EROFS"]
-    assert len(outcome.output.split()) == 6
-    assert (world.own / "agent.py").read_text() == "print('hello')"
+    assert result.output.split()[:2] == ["EROFS", "EROFS"]
+    assert result.output.split()[3:5] == ["EROFS", "EROFS"]
+    assert len(result.output.split()) == 6
+    assert (folders.own / "agent.py").read_text() == "print('hello')"
 
 
-def test_signals_do_not_reach_outside_processes(world):
-    outcome = world.run(
+def test_signals_do_not_reach_outside_processes(folders):
+    result = folders.run(
         """
         import os, sys
         try:
@@ -213,12 +213,12 @@ def test_signals_do_not_reach_outside_processes(world):
         os.kill(1, 9)
         if os.fork() == 0:
             os.kill(-1, 9)
-        print("all that it can end is its own")
+        print("only processes of the sandbox end")
         """,
         os.getpid(),
     )
 
-    assert outcome.output.splitlines()[:2] == ["ProcessLookupError", "1"]
+    assert result.output.splitlines()[:2] == ["ProcessLookupError", "1"]
 
 
 SYSTEM_CALLS = {  # x86_64 and aarch64, with harmless arguments; -1 for "not on this machine"
@@ -240,9 +240,9 @@ SYSTEM_CALLS = {  # x86_64 and aarch64, with harmless arguments; -1 for "not on 
 }
 
 
-def test_dangerous_system_calls_are_denied(world):
+def test_dangerous_system_calls_are_denied(folders):
     column = 0 if os.uname().machine == "x86_64" else 1
-    outcome = world.run(
+    result = folders.run(
         f"""
         import ctypes, errno
         libc = ctypes.CDLL(None, use_errno=True)
@@ -252,12 +252,12 @@ def test_dangerous_system_calls_are_denied(world):
         """
     )
 
-    answers = dict(zip(SYSTEM_CALLS, outcome.output.split(), strict=True))
+    answers = dict(zip(SYSTEM_CALLS, result.output.split(), strict=True))
     assert answers == {name: row[2] for name, row in SYSTEM_CALLS.items()}
 
 
-def test_privileges_cannot_be_gained(world):
-    outcome = world.run(
+def test_privileges_cannot_be_gained(folders):
+    result = folders.run(
         """
         import errno, os, re
         status = open("/proc/self/status").read()
@@ -279,13 +279,13 @@ def test_privileges_cannot_be_gained(world):
         """
     )
 
-    first, *answers = outcome.output.splitlines()
+    first, *answers = result.output.splitlines()
     assert first == "['0000000000000000', '0000000000000000', '1', '2']"
     assert answers == ["EINVAL", "EPERM", "EPERM", "EPERM", "EACCES", "EACCES"]
 
 
-def test_terminal_injection_is_denied(world):
-    outcome = world.run(
+def test_terminal_injection_is_denied(folders):
+    result = folders.run(
         """
         import errno, fcntl, os
         try:
@@ -299,11 +299,11 @@ def test_terminal_injection_is_denied(world):
         """
     )
 
-    assert outcome.output.split() == ["EPERM", "ENXIO"]
+    assert result.output.split() == ["EPERM", "ENXIO"]
 
 
-def test_unusual_socket_families_are_denied(world):
-    outcome = world.run(
+def test_unusual_socket_families_are_denied(folders):
+    result = folders.run(
         """
         import errno, socket
         for family in (socket.AF_VSOCK, socket.AF_PACKET, socket.AF_ALG):
@@ -315,36 +315,36 @@ def test_unusual_socket_families_are_denied(world):
         """
     )
 
-    assert outcome.code == 0
-    assert outcome.output.split() == ["EAFNOSUPPORT"] * 3
+    assert result.code == 0
+    assert result.output.split() == ["EAFNOSUPPORT"] * 3
 
 
-def test_without_network_not_even_loopback_answers(world):
+def test_loopback_is_unreachable_without_network(folders):
     with socket.create_server(("127.0.0.1", 0)) as server:
         script = "import socket; socket.create_connection(('127.0.0.1', %d))"
         port = server.getsockname()[1]
-        shared = world.run(script % port)
-        alone = world.run(script % port, network=Network.NONE)
+        with_network = folders.run(script % port)
+        alone = folders.run(script % port, network=Network.NONE)
 
-    assert shared.code == 0
+    assert with_network.code == 0
     assert alone.output.endswith("ConnectionRefusedError: [Errno 111] Connection refused")
 
 
 @as_root
-def test_root_platform_requires_an_unprivileged_uid(world):
+def test_root_platform_requires_an_unprivileged_uid(folders):
     with pytest.raises(InvalidPolicy, match="unprivileged uid"):
-        spawn(world.policy(uid=None), ["/bin/true"])
+        spawn(folders.policy(uid=None), ["/bin/true"])
     with pytest.raises(InvalidPolicy, match="unprivileged uid"):
-        spawn(world.policy(uid=0), ["/bin/true"])
+        spawn(folders.policy(uid=0), ["/bin/true"])
     with pytest.raises(InvalidPolicy, match="unprivileged gid"):
-        spawn(world.policy(gid=0), ["/bin/true"])
+        spawn(folders.policy(gid=0), ["/bin/true"])
 
 
 @as_root
-def test_files_made_inside_belong_to_the_organizations_uid(world):
-    outcome = world.run(
-        "import os, sys; open(sys.argv[1] + '/made', 'w'); print(os.getuid())", world.scratch
+def test_files_created_in_the_sandbox_belong_to_the_organizations_uid(folders):
+    result = folders.run(
+        "import os, sys; open(sys.argv[1] + '/made', 'w'); print(os.getuid())", folders.scratch
     )
 
-    assert outcome.output == "1000"
-    assert (world.scratch / "made").stat().st_uid == world.uid
+    assert result.output == "1000"
+    assert (folders.scratch / "made").stat().st_uid == folders.uid

@@ -1,4 +1,4 @@
-"""Which isolation a machine offers, and what happens where there is less or none."""
+"""Isolation modes of a machine, and the behaviour with partial or no isolation."""
 
 from __future__ import annotations
 
@@ -25,40 +25,41 @@ from apps.deployments.sandbox import (
 )
 from apps.deployments.sandbox.bubblewrap import Binary
 from apps.deployments.sandbox.stub import syscalls
+from tests.installation import PATIENCE_SECONDS
 
 from .conftest import finish
-from .test_lifetime import STAYS, wait_until_gone
+from .test_lifetime import SLEEPING_PROCESS_TREE, wait_until_gone
 
 SYSTEM_PYTHON = Path("/usr/bin/python3")
 LANDLOCK = Capability(Mode.LANDLOCK, "")
 NONE = Capability(Mode.NONE, "This machine offers nothing.")
 
 needs_landlock_as_root = pytest.mark.skipif(
-    os.geteuid() != 0 or syscalls.landlock_version() == 0 or not SYSTEM_PYTHON.exists(),
-    reason="the way without namespaces needs root, Landlock and a Python that all users can run",
+    os.geteuid() != 0 or syscalls.get_landlock_version() == 0 or not SYSTEM_PYTHON.exists(),
+    reason="isolation without namespaces needs root, Landlock and a Python that all users can run",
 )
 
 
 @pytest.fixture
-def reachable(world):
-    """The world's policy where every user may walk to its folders: nothing can be staged."""
-    folder = world.own.parent
+def open_policy(folders):
+    """A policy whose folders every user may enter, as no namespace can hide their path."""
+    folder = folders.own.parent
     while folder != folder.parent:
         if folder.stat().st_uid == os.geteuid() and folder.stat().st_mode & 0o11 == 0:
             folder.chmod(folder.stat().st_mode | 0o11)
         folder = folder.parent
-    return world.policy(python=None)
+    return folders.policy(python=None)
 
 
-def start(policy, script, means, *arguments):
+def start(policy, script, isolation, *arguments):
     command = [str(SYSTEM_PYTHON.resolve()), "-I", "-S", "-c", script, *map(str, arguments)]
     return launcher.start(
-        policy, command, isolation=means, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        policy, command, isolation=isolation, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
 
 
 def test_probe_reports_namespaces_and_the_user():
-    who = (
+    user = (
         "a separate user for each organization"
         if os.geteuid() == 0
         else ("the user who started the platform")
@@ -66,30 +67,32 @@ def test_probe_reports_namespaces_and_the_user():
 
     assert probe().mode is Mode.BUBBLEWRAP
     assert probe().is_isolated
-    assert probe().description == f"Agent code runs in its own namespaces (bubblewrap), as {who}."
+    assert probe().description == f"Agent code runs in its own namespaces (bubblewrap), as {user}."
 
 
-def test_agent_code_without_isolation_requires_the_operators_permission(reachable, monkeypatch):
+def test_agent_code_without_isolation_requires_the_operators_permission(open_policy, monkeypatch):
     monkeypatch.setattr(capability, "probe", lambda: NONE)
 
     with pytest.raises(SandboxUnavailable, match="offers nothing"):
-        spawn(reachable, ["/bin/true"])
-    with spawn(reachable, ["/bin/true"], allow_unsandboxed=True) as process:
-        assert process.wait(10) == 0
+        spawn(open_policy, ["/bin/true"])
+    with spawn(open_policy, ["/bin/true"], allow_unsandboxed=True) as process:
+        assert process.wait(PATIENCE_SECONDS) == 0
 
 
-def test_a_bubblewrap_that_fails_is_not_used(world, tmp_path):
+def test_a_failing_bubblewrap_stops_the_start(folders, tmp_path):
     broken = tmp_path / "bwrap"
     broken.write_text("#!/bin/sh\necho 'No permissions to create a new namespace' >&2\nexit 1\n")
     broken.chmod(0o755)
-    means = Capability(Mode.BUBBLEWRAP, "", Binary(broken, tmp_path))
+    isolation = Capability(Mode.BUBBLEWRAP, "", Binary(broken, tmp_path))
 
     with pytest.raises(SandboxSetupFailed, match="status 1"):
-        launcher.start(world.policy(), ["/bin/true"], isolation=means, stderr=subprocess.DEVNULL)
+        launcher.start(
+            folders.policy(), ["/bin/true"], isolation=isolation, stderr=subprocess.DEVNULL
+        )
 
 
 @needs_landlock_as_root
-def test_landlock_exposes_only_the_paths_of_the_policy(world, reachable):
+def test_landlock_exposes_only_the_paths_of_the_policy(folders, open_policy):
     script = """
 import os, sys
 print(os.getuid())
@@ -105,52 +108,63 @@ except OSError as error:
 open(os.environ["TMPDIR"] + "/mine", "w")
 """
     process = start(
-        reachable,
+        open_policy,
         script,
         LANDLOCK,
-        world.data / "secret",
-        world.other / "agent.py",
+        folders.data / "secret",
+        folders.other / "agent.py",
         "/proc/1/environ",
-        world.own / "agent.py",
+        folders.own / "agent.py",
     )
-    outcome = finish(process)
+    result = finish(process)
 
-    assert outcome.output.splitlines() == [
-        str(world.uid),
+    assert result.output.splitlines() == [
+        str(folders.uid),
         "PermissionError",
         "PermissionError",
         "PermissionError",
         "print('hello')",
         "PermissionError",
     ]
-    assert outcome.code == 0
+    assert result.code == 0
 
 
 @needs_landlock_as_root
-@pytest.mark.parametrize("means", [LANDLOCK, NONE])
-def test_without_namespaces_the_whole_tree_ends_as_well(world, reachable, means):
-    with start(reachable, STAYS, means) as process:
+@pytest.mark.parametrize("isolation", [LANDLOCK, NONE])
+def test_killing_a_process_without_namespaces_ends_its_tree(folders, open_policy, isolation):
+    with start(open_policy, SLEEPING_PROCESS_TREE, isolation) as process:
         assert process.stdout.readline() == b"ready\n"
         pids = usage.process_tree(process.pid)
         process.kill()
-        process.wait(5)
+        process.wait(PATIENCE_SECONDS)
 
     assert len(pids) == 5
-    assert wait_until_gone(pids, 1) == []
+    assert wait_until_gone(pids) == []
 
 
 @needs_landlock_as_root
-def test_policy_that_requires_namespaces_is_rejected_without_them(world, reachable):
-    moved = replace(reachable, read_only=(Bind(world.own, Path("/opt/agent")),))
+def test_policy_that_requires_namespaces_is_rejected_without_them(folders, open_policy):
+    moved = replace(open_policy, read_only=(Bind(folders.own, Path("/opt/agent")),))
 
     with pytest.raises(InvalidPolicy, match="at another path"):
         start(moved, "pass", LANDLOCK)
     with pytest.raises(InvalidPolicy, match=r"Network\.NONE"):
-        start(replace(reachable, network=Network.NONE), "pass", LANDLOCK)
+        start(replace(open_policy, network=Network.NONE), "pass", LANDLOCK)
+    with pytest.raises(InvalidPolicy, match="AGENT_NETWORK=shared"):
+        start(replace(open_policy, network=Network.PROXIED), "pass", LANDLOCK)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root has users to give")
-def test_sandbox_of_an_ordinary_user_keeps_its_uid(world):
-    world.run("import sys; open(sys.argv[1] + '/made', 'w')", world.scratch, uid=12345)
+def test_unsandboxed_code_has_the_network_of_the_machine(open_policy):
+    policy = replace(open_policy, network=Network.PROXIED)
+    script = "import os; print(sorted(name for name in os.environ if 'PROXY' in name))"
 
-    assert (world.scratch / "made").stat().st_uid == os.getuid()
+    result = finish(start(policy, script, NONE))
+
+    assert (result.code, result.output) == (0, "[]")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root assigns other uids")
+def test_sandbox_of_an_ordinary_user_keeps_its_uid(folders):
+    folders.run("import sys; open(sys.argv[1] + '/made', 'w')", folders.scratch, uid=12345)
+
+    assert (folders.scratch / "made").stat().st_uid == os.getuid()

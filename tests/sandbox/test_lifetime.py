@@ -1,4 +1,4 @@
-"""Beginning and end of a sandbox, and its only door."""
+"""Start and end of a sandbox, and its passed file descriptors."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ import psutil
 import pytest
 
 from apps.deployments.sandbox import InvalidPolicy, spawn, usage
+from tests.installation import PATIENCE_SECONDS
 
 from .conftest import PYTHON, finish
 
-# Three daemons that left their session and their parent.
-FAMILY = """
+# Starts three daemons, each in its own session and without its parent.
+DAEMONS = """
 import os, time
 for _ in range(3):
     if os.fork() == 0:
@@ -31,43 +32,43 @@ for _ in range(3):
     os.wait()
 print("ready", flush=True)
 """
-STAYS = FAMILY + "time.sleep(600)"
-LEAVES = FAMILY + "input()"
+SLEEPING_PROCESS_TREE = DAEMONS + "time.sleep(600)"
+EXITING_PROCESS_TREE = DAEMONS + "input()"
 
 
-def wait_until_gone(pids: list[int], seconds: float) -> list[int]:
-    """Those of the processes that are still alive after this time."""
+def wait_until_gone(pids: list[int], seconds: float = PATIENCE_SECONDS) -> list[int]:
+    """Wait for the processes to end; return those that are alive after `seconds`."""
     end = time.monotonic() + seconds
-    while (left := [pid for pid in pids if alive(pid)]) and time.monotonic() < end:
+    while (alive_pids := [pid for pid in pids if is_alive(pid)]) and time.monotonic() < end:
         time.sleep(0.01)
-    return left
+    return alive_pids
 
 
-def alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
 
 
-def test_exit_code_is_that_of_the_command(world):
-    assert world.run("raise SystemExit(3)").code == 3
-    assert world.run("import os; os.kill(os.getpid(), 15)").code == 128 + 15
+def test_the_exit_code_is_that_of_the_command(folders):
+    assert folders.run("raise SystemExit(3)").code == 3
+    assert folders.run("import os; os.kill(os.getpid(), 15)").code == 128 + 15
 
 
-def test_missing_command_is_reported(world):
+def test_a_missing_command_is_reported(folders):
     process = spawn(
-        world.policy(), ["/no/such/program"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        folders.policy(), ["/no/such/program"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     )
     with process:
-        assert process.wait(10) == 1
+        assert process.wait(PATIENCE_SECONDS) == 1
         assert process.stderr.read() == (
             b"bwrap: execvp /no/such/program: No such file or directory\n"
         )
 
 
-def test_kill_ends_the_whole_tree_and_may_be_repeated(world):
-    with world.start(STAYS, stdout=subprocess.PIPE) as process:
+def test_kill_ends_the_process_tree_and_can_be_repeated(folders):
+    with folders.start(SLEEPING_PROCESS_TREE, stdout=subprocess.PIPE) as process:
         assert process.stdout.readline() == b"ready\n"
         pids = usage.process_tree(process.pid)
         assert process.poll() is None
@@ -75,39 +76,42 @@ def test_kill_ends_the_whole_tree_and_may_be_repeated(world):
         process.kill()
         process.kill()
 
-        assert process.wait(5) == 128 + 9
+        assert process.wait(PATIENCE_SECONDS) == 128 + 9
         assert len(pids) == 6
-        assert wait_until_gone(pids, 1) == []
+        assert wait_until_gone(pids) == []
         process.kill()
     assert process.stopped_because is None
 
 
-def test_the_tree_ends_with_its_command(world):
-    with world.start(LEAVES, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+def test_the_process_tree_ends_with_its_command(folders):
+    with folders.start(
+        EXITING_PROCESS_TREE, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
         assert process.stdout.readline() == b"ready\n"
         pids = usage.process_tree(process.pid)
         process.stdin.write(b"\n")
         process.stdin.flush()
 
-        assert process.wait(10) == 0
+        assert process.wait(PATIENCE_SECONDS) == 0
     assert len(pids) == 6
-    assert wait_until_gone(pids, 1) == []
+    assert wait_until_gone(pids) == []
 
 
-def test_sigkill_of_the_platforms_process_ends_the_tree_within_a_second(world):
+def test_sigkill_of_the_platforms_process_ends_the_tree(folders):
     script = f"""
 import subprocess, sys, threading
 from pathlib import Path
 from apps.deployments.sandbox import Policy, spawn, usage
-policy = Policy(cwd=Path("/"), uid={world.uid})
-found = []
+policy = Policy(cwd=Path("/"), uid={folders.uid})
+processes = []
 def start():
-    found.append(spawn(policy, [{PYTHON!r}, "-c", {STAYS!r}], stdout=subprocess.PIPE))
+    command = [{PYTHON!r}, "-c", {SLEEPING_PROCESS_TREE!r}]
+    processes.append(spawn(policy, command, stdout=subprocess.PIPE))
 thread = threading.Thread(target=start)
 thread.start()
 thread.join()
-found[0].stdout.readline()
-print(*usage.process_tree(found[0].pid), flush=True)
+processes[0].stdout.readline()
+print(*usage.process_tree(processes[0].pid), flush=True)
 input()
 """
     root = str(Path(__file__).parents[2])
@@ -117,76 +121,76 @@ input()
     )
     with parent:
         pids = [int(pid) for pid in parent.stdout.readline().split()]
-        # The thread that asked is gone long since; only the end of the process counts.
+        # The thread that started the sandbox has ended; only the end of the process matters.
         assert wait_until_gone(pids, 0.2) == pids
 
         parent.kill()
 
         assert len(pids) == 6
-        assert wait_until_gone(pids, 1) == []
+        assert wait_until_gone(pids) == []
     assert parent.returncode == -signal.SIGKILL
 
 
-def test_many_threads_start_sandboxes_at_once(world):
+def test_concurrent_threads_start_sandboxes(folders):
     def square(number: int) -> str:
-        return world.run("import sys; print(int(sys.argv[1]) ** 2)", number).output
+        return folders.run("import sys; print(int(sys.argv[1]) ** 2)", number).output
 
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(square, range(16))) == [str(number**2) for number in range(16)]
 
 
-def test_a_forked_worker_starts_its_own(world):
-    world.run("pass")
+def test_a_forked_worker_starts_its_own_sandbox(folders):
+    folders.run("pass")
     pid = os.fork()
     if pid == 0:
-        os._exit(world.run("raise SystemExit(5)").code)
+        os._exit(folders.run("raise SystemExit(5)").code)
 
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 5
 
 
-def test_only_passed_descriptors_are_open_inside(world):
-    ours, theirs = socket.socketpair()
-    with ours, (world.data / "secret").open() as secret:
+def test_only_passed_descriptors_are_open_inside(folders):
+    parent_end, child_end = socket.socketpair()
+    with parent_end, (folders.data / "secret").open() as secret:
         os.set_inheritable(secret.fileno(), True)
-        process = world.start(
+        process = folders.start(
             """
             import os, socket, sys
-            door = socket.socket(fileno=int(sys.argv[1]))
+            channel = socket.socket(fileno=int(sys.argv[1]))
             listing = map(int, os.listdir("/proc/self/fd"))
             still_open = [fd for fd in listing if os.path.exists(f"/proc/self/fd/{fd}")]
-            door.sendall(str(sorted(still_open)).encode())
-            door.sendall(door.recv(100).upper())
+            channel.sendall(str(sorted(still_open)).encode())
+            channel.sendall(channel.recv(100).upper())
             """,
-            str(theirs.fileno()),
-            pass_fds=[theirs.fileno()],
+            str(child_end.fileno()),
+            pass_fds=[child_end.fileno()],
             stdout=subprocess.PIPE,
         )
-        number = theirs.fileno()
-        theirs.close()
-        inside = ours.recv(100).decode()
-        ours.sendall(b"hello")
+        number = child_end.fileno()
+        child_end.close()
+        open_descriptors = parent_end.recv(100).decode()
+        parent_end.sendall(b"hello")
 
-        assert ours.recv(100) == b"HELLO"
-        assert inside == str([0, 1, 2, number])
+        assert parent_end.recv(100) == b"HELLO"
+        assert open_descriptors == str([0, 1, 2, number])
         assert finish(process).code == 0
 
 
-def test_a_command_or_environment_with_a_nul_is_refused(world):
+def test_a_command_or_environment_with_a_nul_is_refused(folders):
     with pytest.raises(InvalidPolicy):
-        spawn(world.policy(), ["/bin/true", "a\0b"])
+        spawn(folders.policy(), ["/bin/true", "a\0b"])
     with pytest.raises(InvalidPolicy):
-        spawn(world.policy(env={"A": "x\0--bind\0/\0/"}), ["/bin/true"])
+        spawn(folders.policy(env={"A": "x\0--bind\0/\0/"}), ["/bin/true"])
     with pytest.raises(InvalidPolicy):
-        spawn(world.policy(), [])
+        spawn(folders.policy(), [])
 
 
-def test_no_thread_or_descriptor_stays_behind(world):
-    def held() -> tuple[int, int]:
+def test_a_finished_sandbox_leaves_no_thread_or_descriptor(folders):
+    def count_resources() -> tuple[int, int]:
         return len(list(Path("/proc/self/fd").iterdir())), threading.active_count()
 
-    world.run("pass")
-    before = held()
+    folders.run("pass")
+    before = count_resources()
     for _ in range(5):
-        world.run("pass")
+        folders.run("pass")
 
-    assert held() == before
+    assert count_resources() == before
