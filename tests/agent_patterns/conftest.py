@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,9 +10,12 @@ import pytest
 from langgraph_sdk import get_sync_client
 from langgraph_sdk.client import SyncLangGraphClient
 
-from tests.agent_patterns.talk import Talk
-from tests.contract.deploying import deploy
+from tests.agent_patterns.conversation import Conversation
+from tests.contract.deployment import deploy
+from tests.contract.leaked_sockets import collect_open_sockets, pytest_collection_modifyitems
 from tests.live import Live
+
+__all__ = ["collect_open_sockets", "pytest_collection_modifyitems"]
 
 HERE = Path(__file__).parent
 SHARED = HERE.with_name("contract") / "project"
@@ -35,21 +37,6 @@ def client(live: Live, agent_url: str) -> Iterator[SyncLangGraphClient]:
 
 
 @pytest.fixture
-def talk(client: SyncLangGraphClient) -> Callable[[str], Talk]:
-    """Begins a conversation with one of the graphs, on a new thread."""
-    return lambda graph: Talk(client, graph, client.threads.create()["thread_id"])
-
-
-@pytest.fixture(scope="module", autouse=True)
-def what_the_client_leaves_open_ends_here() -> Iterator[None]:
-    """Sockets that the public clients forget to close; otherwise another test would be blamed."""
-    yield
-    gc.collect()
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.path.is_relative_to(Path(__file__).parent):
-            item.add_marker(
-                pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-            )
+def start_conversation(client: SyncLangGraphClient) -> Callable[[str], Conversation]:
+    """Return a function that starts a conversation with a graph on a new thread."""
+    return lambda graph: Conversation(client, graph, client.threads.create()["thread_id"])

@@ -1,51 +1,51 @@
-"""A person approves, edits, answers until it makes sense, and answers several questions at once."""
+"""Interrupts: approval, edits, validated answers and several interrupts at once."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.agent_patterns.talk import questions
+from tests.agent_patterns.conversation import interrupt_values
 
 
 @pytest.mark.parametrize(
     ("answer", "decision", "result"),
     [(True, "approved", "paid 100"), (False, "rejected", "nothing paid")],
 )
-def test_approve_or_reject(talk, answer, decision, result):
-    payment = talk("approval")
+def test_an_approval_selects_the_next_node(start_conversation, answer, decision, result):
+    payment = start_conversation("approval")
 
-    asked = payment.begin(amount=100)
-    assert asked["amount"] == 100
-    assert questions(asked) == [{"question": "Pay this?", "amount": 100}]
+    interrupted = payment.begin(amount=100)
+    assert interrupted["amount"] == 100
+    assert interrupt_values(interrupted) == [{"question": "Pay this?", "amount": 100}]
     assert (payment.status, payment.state["next"]) == ("interrupted", ["approval"])
 
-    answered = payment.answer(answer)
-    assert answered == {"amount": 100, "decision": decision, "result": result}
+    final_state = payment.answer(answer)
+    assert final_state == {"amount": 100, "decision": decision, "result": result}
     assert (payment.status, payment.state["next"]) == ("idle", [])
 
 
-def test_edit_what_was_generated(talk):
-    text = talk("editing")
+def test_an_edited_summary_replaces_the_generated_one(start_conversation):
+    text = start_conversation("editing")
 
-    asked = text.begin()
-    assert questions(asked) == [
+    interrupted = text.begin()
+    assert interrupt_values(interrupted) == [
         {"task": "Correct the summary.", "summary": "The cat sat on teh mat."}
     ]
 
-    answered = text.answer({"summary": "The cat sat on the mat."})
-    assert answered == {
+    final_state = text.answer({"summary": "The cat sat on the mat."})
+    assert final_state == {
         "summary": "The cat sat on the mat.",
         "published": "THE CAT SAT ON THE MAT.",
     }
 
 
-def test_ask_again_until_the_answer_makes_sense(talk):
-    form = talk("form")
+def test_a_node_repeats_its_question_until_the_answer_is_valid(start_conversation):
+    form = start_conversation("form")
     first = form.begin()
 
-    asked = [first, *(form.answer(answer) for answer in ("Ann", "old", -1))]
+    results = [first, *(form.answer(result) for result in ("Ann", "old", -1))]
 
-    assert [questions(answer) for answer in asked] == [
+    assert [interrupt_values(result) for result in results] == [
         ["What is your name?"],
         ["What is your age?"],
         ["'old' is not an age. What is your age?"],
@@ -54,25 +54,25 @@ def test_ask_again_until_the_answer_makes_sense(talk):
     assert form.answer(30) == {"name": "Ann", "age": 30}
 
 
-def test_several_questions_at_once(talk):
-    text = talk("revising")
+def test_parallel_interrupts_are_answered_in_one_command(start_conversation):
+    text = start_conversation("revising")
 
-    asked = text.begin(title="Catz", body="Thay purr.")
-    ids = {entry["value"]["revise"]: entry["id"] for entry in asked["__interrupt__"]}
+    interrupted = text.begin(title="Catz", body="Thay purr.")
+    ids = {entry["value"]["revise"]: entry["id"] for entry in interrupted["__interrupt__"]}
     assert sorted(ids) == ["Catz", "Thay purr."]
     assert sorted(text.state["next"]) == ["revise body", "revise title"]
 
-    answered = text.answer({ids["Catz"]: "Cats", ids["Thay purr."]: "They purr."})
-    assert answered == {"title": "Cats", "body": "They purr."}
+    final_state = text.answer({ids["Catz"]: "Cats", ids["Thay purr."]: "They purr."})
+    assert final_state == {"title": "Cats", "body": "They purr."}
 
 
-def test_several_questions_one_after_another(talk):
-    text = talk("revising")
-    asked = text.begin(title="Catz", body="Thay purr.")
-    ids = {entry["value"]["revise"]: entry["id"] for entry in asked["__interrupt__"]}
+def test_parallel_interrupts_are_answered_one_by_one(start_conversation):
+    text = start_conversation("revising")
+    interrupted = text.begin(title="Catz", body="Thay purr.")
+    ids = {entry["value"]["revise"]: entry["id"] for entry in interrupted["__interrupt__"]}
 
-    half = text.answer({ids["Catz"]: "Cats"})
-    assert questions(half) == [{"revise": "Thay purr."}]
+    partial = text.answer({ids["Catz"]: "Cats"})
+    assert interrupt_values(partial) == [{"revise": "Thay purr."}]
     assert text.status == "interrupted"
 
     assert text.answer({ids["Thay purr."]: "They purr."}) == {
@@ -81,11 +81,11 @@ def test_several_questions_one_after_another(talk):
     }
 
 
-def test_a_task_that_was_done_before_the_question_is_not_done_again(talk):
-    essay = talk("essay")
+def test_a_finished_task_does_not_run_again_after_an_interrupt(start_conversation):
+    essay = start_conversation("essay")
 
-    [asked] = questions(essay.run(input="cats"))
-    answered = essay.answer(True)
+    [interrupt] = interrupt_values(essay.run(input="cats"))
+    final_state = essay.answer(True)
 
-    assert asked["essay"].startswith("An essay about cats (")
-    assert answered == {"essay": asked["essay"], "approved": True}
+    assert interrupt["essay"].startswith("An essay about cats (")
+    assert final_state == {"essay": interrupt["essay"], "approved": True}

@@ -1,4 +1,4 @@
-"""The past of a thread: looked at, replayed, and changed into another future."""
+"""Time travel: the history of a thread is read, replayed and forked."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ SOCKS = "Why did the socks in the dryer cross the road?"
 CHICKENS = "Why did the chickens cross the road?"
 
 
-def before_joke(talk):
-    return next(state for state in talk.history() if state["next"] == ["write_joke"])
+def find_state_before_joke(conversation):
+    return next(state for state in conversation.history() if state["next"] == ["write_joke"])
 
 
-def test_the_past_is_there_step_by_step(talk):
-    jokes = talk("jokes")
+def test_history_has_the_state_after_each_step(start_conversation):
+    jokes = start_conversation("jokes")
     assert jokes.begin() == {"topic": "socks in the dryer", "joke": SOCKS}
 
     assert [
@@ -24,24 +24,30 @@ def test_the_past_is_there_step_by_step(talk):
     ]
 
 
-def test_replay_does_only_what_came_after(talk):
-    jokes = talk("jokes")
+def test_replay_runs_only_the_steps_after_the_checkpoint(start_conversation):
+    jokes = start_conversation("jokes")
     jokes.begin()
 
-    events = jokes.stream("updates", input=None, checkpoint_id=before_joke(jokes)["checkpoint_id"])
+    events = jokes.stream(
+        "updates", input=None, checkpoint_id=find_state_before_joke(jokes)["checkpoint_id"]
+    )
 
     assert events == [("updates", {"write_joke": {"joke": SOCKS}})]
 
 
-def test_a_changed_past_has_another_future_and_the_old_one_stays(talk, client):
-    jokes = talk("jokes")
+def test_an_updated_checkpoint_forks_the_history_and_keeps_the_old_branch(
+    start_conversation, client
+):
+    jokes = start_conversation("jokes")
     jokes.begin()
-    before = len(jokes.history())
+    initial_length = len(jokes.history())
 
-    changed = client.threads.update_state(
-        jokes.thread, {"topic": "chickens"}, checkpoint_id=before_joke(jokes)["checkpoint_id"]
+    new_checkpoint = client.threads.update_state(
+        jokes.thread,
+        {"topic": "chickens"},
+        checkpoint_id=find_state_before_joke(jokes)["checkpoint_id"],
     )
-    answer = jokes.run(input=None, checkpoint_id=changed["checkpoint_id"])
+    answer = jokes.run(input=None, checkpoint_id=new_checkpoint["checkpoint_id"])
 
     history = jokes.history()
     assert answer == {"topic": "chickens", "joke": CHICKENS}
@@ -50,18 +56,18 @@ def test_a_changed_past_has_another_future_and_the_old_one_stays(talk, client):
         CHICKENS,
         SOCKS,
     ]
-    assert len(history) > before
+    assert len(history) > initial_length
     assert len([state for state in history if state["metadata"]["source"] == "update"]) == 1
 
 
-def test_after_a_failure_the_graph_goes_on_at_the_step_that_failed(talk, client):
-    press = talk("publishing")
-    failed = press.run(input={"press_broken": True}, raise_error=False)
-    written = press.state["values"]["log"]
+def test_a_failed_graph_resumes_at_the_step_that_failed(start_conversation, client):
+    conversation = start_conversation("publishing")
+    failure = conversation.run(input={"press_broken": True}, raise_error=False)
+    log_before_failure = conversation.state["values"]["log"]
 
-    client.threads.update_state(press.thread, {"press_broken": False}, as_node="write")
-    answer = press.run(input=None)
+    client.threads.update_state(conversation.thread, {"press_broken": False}, as_node="write")
+    answer = conversation.run(input=None)
 
-    assert failed["__error__"] == {"error": "RuntimeError", "message": "the press is broken"}
-    assert answer["log"] == [*written, "printed"]
-    assert press.status == "idle"
+    assert failure["__error__"] == {"error": "RuntimeError", "message": "the press is broken"}
+    assert answer["log"] == [*log_before_failure, "printed"]
+    assert conversation.status == "idle"

@@ -2,8 +2,8 @@
 
 The benchmark, its graphs and its list of peers are those of a folder (AGENT_BENCH or `--bench`,
 default `../shared/bench/agent`). Its README says how the peers are installed; those whose variables
-(`LG_VENV`, ...) are not set are left out. Every round starts everybody afresh, us in a temporary
-folder. `--running` measures the platform of `PORT` and `DATA_DIR` alone, as it is.
+(`LG_VENV`, ...) are not set are left out. Every round starts each server anew, ours in a temporary
+folder. `--running` measures only the running platform of `PORT` and `DATA_DIR`.
 
     source peers/env.sh; make bench BENCH="--rounds 3"
     make bench BENCH="--rounds 2 --peers langgraph-dev,aegra-tuned --only thread_wait,stream"
@@ -30,7 +30,7 @@ from typing import Any
 
 from config.env import BASE_DIR, env
 from tests.bench import targets
-from tests.installation import SIGNS, Installation, free_port
+from tests.installation import COMMAND_LINE_PARTS, Installation, free_port, open_to_builds
 
 NAME = "bench-agent"
 VARIABLE = re.compile(r"\$([A-Z_]+)")
@@ -39,38 +39,38 @@ SERVER = ("web", "worker", "builder", "beat")
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    here = os.environ.get("AGENT_BENCH") or BASE_DIR.parent / "shared/bench/agent"
-    parser.add_argument("--bench", type=Path, default=here)
+    default_folder = os.environ.get("AGENT_BENCH") or BASE_DIR.parent / "shared/bench/agent"
+    parser.add_argument("--bench", type=Path, default=default_folder)
     parser.add_argument("--out", type=Path, default=BASE_DIR / "var/bench/agent")
     parser.add_argument("--only", help="steps of the benchmark, comma-separated")
     parser.add_argument("--scale", default="1.0", help="multiplies the fixed amounts of work")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--peers", help="their names, comma-separated; all that are installed")
-    parser.add_argument("--running", action="store_true", help="only the platform that runs")
+    parser.add_argument("--running", action="store_true", help="measure only the running platform")
     parser.add_argument("--quiet", type=float, metavar="SHARE", help="wait for a quiet machine")
     options = parser.parse_args()
     if not (options.bench / "agent_bench.py").exists():
         sys.exit(f"No benchmark in {options.bench}; name its folder with --bench.")
     shutil.rmtree(options.out, ignore_errors=True)
     options.out.mkdir(parents=True)
-    rounds, peers = load(options.bench / "rounds.py"), chosen_peers(options)
+    rounds, peers = load(options.bench / "rounds.py"), select_peers(options)
     extra = ["--scale", options.scale, *(["--only", options.only] if options.only else [])]
     for number in range(1, options.rounds + 1):
-        measure_us(options, number, rounds)
+        measure_platform(options, number, rounds)
         for peer in peers:
             pause(options, rounds)
             try:
                 rounds.one(peer, number, options.out, Path(tempfile.gettempdir()), extra)
-            except Exception as failure:  # noqa: BLE001  (a peer that fails is a finding, not ours)
+            except Exception as failure:  # noqa: BLE001  (a failing peer must not end the benchmark)
                 print(f"== {peer['name']} round {number} FAILED: {failure}", flush=True)
     names = [targets.OURS, *(peer["name"] for peer in peers)]
-    found = {name: reports_of(options.out, name) for name in names}
-    print(f"\n{rounds.table(options.out, names)}\n\n{targets.table(found)}")
+    reports = {name: read_reports(options.out, name) for name in names}
+    print(f"\n{rounds.table(options.out, names)}\n\n{targets.format_table(reports)}")
     return 0
 
 
-def measure_us(options: argparse.Namespace, number: int, rounds: Any) -> None:
-    """One round of ours, written where `rounds` writes those of the peers."""
+def measure_platform(options: argparse.Namespace, number: int, rounds: Any) -> None:
+    """Measure one round of ours; the report is next to the peers' reports of `rounds`."""
     pause(options, rounds)
     print(f"== {targets.OURS} round {number}", flush=True)
     with contextlib.nullcontext() if options.running else fresh_platform():
@@ -83,12 +83,12 @@ def pause(options: argparse.Namespace, rounds: Any) -> None:
         rounds.wait_for_quiet(options.quiet, 5)
 
 
-def chosen_peers(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """The peers that were asked for, as far as their variables say where they are."""
+def select_peers(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Return the selected peers whose variables are set."""
     if options.running:
         return []
     listed = json.loads((options.bench / "peers.json").read_text())["peers"]
-    found = []
+    installed = []
     for peer in listed:
         if options.peers and peer["name"] not in options.peers.split(","):
             continue
@@ -98,21 +98,25 @@ def chosen_peers(options: argparse.Namespace) -> list[dict[str, Any]]:
         if missing:
             print(f"{peer['name']} is left out: {', '.join(missing)} not set", flush=True)
         else:
-            found.append(peer)
-    return found
+            installed.append(peer)
+    return installed
 
 
-def reports_of(folder: Path, name: str) -> list[dict[str, Any]]:
+def read_reports(folder: Path, name: str) -> list[dict[str, Any]]:
     return [json.loads(path.read_text()) for path in sorted(folder.glob(f"{name}-r[0-9]*.json"))]
 
 
 @contextlib.contextmanager
 def fresh_platform() -> Iterator[None]:
-    """A platform of its own for the time of the measurement."""
+    """Run a new platform for the duration of the measurement."""
     with tempfile.TemporaryDirectory(prefix="slipway-bench-") as folder:
-        # Where agents of other users may pass through.
+        # Processes of other users must be able to traverse the folder.
         Path(folder).chmod(0o711)
-        os.environ |= {"DATA_DIR": str(Path(folder, "data")), "PORT": str(free_port())}
+        os.environ |= {
+            "DATA_DIR": str(Path(folder, "data")),
+            "PORT": str(free_port()),
+            "ALLOW_FILE_GIT": "true",  # the graphs are a repository of this machine
+        }
         env.cache_clear()
         platform = subprocess.Popen([sys.executable, "-m", "config.supervisor"], cwd=BASE_DIR)
         try:
@@ -134,58 +138,66 @@ def is_ready() -> bool:
         return False
 
 
-def deployed(bench: Path) -> tuple[str, str]:
-    """Deploy the benchmark's graphs; the agent's address and a key for it."""
+def deploy_graphs(bench: Path) -> tuple[str, str]:
+    """Deploy the benchmark's graphs; return the agent's address and an API key."""
     facts = manage("bootstrap", "--organization", "Bench", "--email", "bench@example.com", "--json")
     with tempfile.TemporaryDirectory(prefix="slipway-bench-git-") as folder:
-        repository = repository_of(bench / "graphs", Path(folder) / "graphs")
-        made = manage(
+        repository = commit_repository(bench / "graphs", Path(folder) / "graphs")
+        deployment = manage(
             "deploy", "--organization", "Bench", "--name", NAME, "--git", str(repository),
             "--env", "LANGSMITH_TRACING=false", "--wait", "--json",
         )  # fmt: skip
-    return made["agent_url"], facts["api_key"]
+    return deployment["agent_url"], facts["api_key"]
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Run the benchmark's script against its graphs."""
-    url, key = deployed(options.bench)
+    url, key = deploy_graphs(options.bench)
     result = options.out / "raw.json"
     command = [
         sys.executable, str(options.bench / "agent_bench.py"), "--label", "slipway",
         "--url", url, "--api-key", key, "--json", str(result),
         "--scale", options.scale, *(["--only", options.only] if options.only else []),
     ]  # fmt: skip
-    for name, pid in roots().items():
+    for name, pid in find_root_processes().items():
         command += ["--pid", f"{name}={pid}"]
     subprocess.run(command, check=True)
-    return with_one_server(json.loads(result.read_text()))
+    return merge_server_processes(json.loads(result.read_text()))
 
 
-def manage(*words: str) -> dict[str, Any]:
-    """A management command's JSON."""
-    done = subprocess.run(
-        [sys.executable, "manage.py", *words], cwd=BASE_DIR, stdout=subprocess.PIPE, check=True
+def manage(*arguments: str) -> dict[str, Any]:
+    """Run a management command and return its JSON output."""
+    completed = subprocess.run(
+        [sys.executable, "manage.py", *arguments], cwd=BASE_DIR, stdout=subprocess.PIPE, check=True
     )
-    answer: dict[str, Any] = json.loads(done.stdout)
+    answer: dict[str, Any] = json.loads(completed.stdout)
     return answer
 
 
-def repository_of(folder: Path, into: Path) -> Path:
-    shutil.copytree(folder, into)
+def commit_repository(folder: Path, target: Path) -> Path:
+    shutil.copytree(folder, target)
     identity = ["-c", "user.name=bench", "-c", "user.email=bench@example.com"]
-    for words in (["init", "-q", "-b", "main"], ["add", "."], [*identity, "commit", "-qm", "it"]):
-        subprocess.run(["git", "-C", str(into), *words], check=True)
-    return into
+    for arguments in (
+        ["init", "-q", "-b", "main"],
+        ["add", "."],
+        [*identity, "commit", "-qm", "it"],
+    ):
+        subprocess.run(["git", "-C", str(target), *arguments], check=True)
+    return open_to_builds(target)
 
 
-def roots() -> dict[str, int]:
-    """The topmost process of each role of the running instance."""
+def find_root_processes() -> dict[str, int]:
+    """Return the pid of the topmost process of each role of the running platform."""
     running = Installation(env().instance.data_dir, env().port)
-    return {role: running.one(role).pid for role in SIGNS if role != "supervisor"}
+    return {
+        role: running.require_process(role).pid
+        for role in COMMAND_LINE_PARTS
+        if role != "supervisor"
+    }
 
 
-def with_one_server(report: dict[str, Any]) -> dict[str, Any]:
-    """The report in the peers' terms: web, worker and the rest are one `server` there."""
+def merge_server_processes(report: dict[str, Any]) -> dict[str, Any]:
+    """Return the report in the peers' terms, where all our processes are one `server`."""
     tables = [report["cpu_s"]]
     tables += [
         result["cpu"][kind]

@@ -1,7 +1,7 @@
-"""`make bench-crowd`: many at once, on one web process and one worker of a fresh platform.
+"""`make bench-crowd`: concurrent runs and streams on one web process and one worker.
 
-First 500 runs that sleep, started at once and waited for; then 1,000 open SSE streams, with the
-memory that each takes in the web process. Last the cold start of a graph host.
+Three measurements on a new platform: 500 concurrent sleeping runs; 1,000 open SSE streams and
+the memory of each in the web process; the cold start of a graph host.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ import psutil
 from config.env import BASE_DIR
 from tests.bench import agent
 
-Answer = tuple[float, bytes]
+TimedBody = tuple[float, bytes]
 
 
 class Client:
-    """Requests to one agent, each on a connection of its own."""
+    """Sends requests to one agent, each on its own connection."""
 
     def __init__(self, url: str, key: str) -> None:
         parts = urlsplit(url)
@@ -36,9 +36,9 @@ class Client:
 
     async def post(
         self, path: str, body: dict[str, Any], opened: asyncio.Semaphore | None = None
-    ) -> Answer:
-        """How long it took, and all that came; `opened` is released when the answer begins."""
-        begin, payload = time.perf_counter(), json.dumps(body).encode()
+    ) -> TimedBody:
+        """Return duration and body; `opened` is released when the response starts."""
+        started_at, payload = time.perf_counter(), json.dumps(body).encode()
         reader, writer = await asyncio.open_connection(self.host, self.port, limit=1 << 20)
         writer.write(
             f"POST {self.prefix}{path} HTTP/1.1\r\nHost: {self.host}\r\nX-Api-Key: {self.key}\r\n"
@@ -50,65 +50,70 @@ class Client:
             raise RuntimeError(head.decode())
         if opened is not None:
             opened.release()
-        said = await reader.read()
+        response_body = await reader.read()
         writer.close()
-        return time.perf_counter() - begin, said
+        return time.perf_counter() - started_at, response_body
 
 
-async def sleepers(client: Client, count: int, seconds: float) -> None:
-    """Runs that sleep, all at once."""
+async def measure_sleeping_runs(client: Client, count: int, seconds: float) -> None:
+    """Measure concurrent runs that sleep."""
     body = {"assistant_id": "sleepy", "input": {"seconds": seconds}}
     await client.post("/runs/wait", {**body, "input": {"seconds": 0.01}})
-    begin = time.perf_counter()
-    answers = await asyncio.gather(*(client.post("/runs/wait", body) for _ in range(count)))
-    wall = time.perf_counter() - begin
-    done = sum(b'"done"' in said for _, said in answers)
-    took = [seconds for seconds, _ in answers]
+    started_at = time.perf_counter()
+    responses = await asyncio.gather(*(client.post("/runs/wait", body) for _ in range(count)))
+    total_seconds = time.perf_counter() - started_at
+    finished = sum(b'"done"' in response_body for _, response_body in responses)
+    durations = [seconds for seconds, _ in responses]
     print(
-        f"{count} runs that sleep {seconds:g} s: {wall:.2f} s in all, {done} done, "
-        f"median {statistics.median(took):.2f} s, longest {max(took):.2f} s",
+        f"{count} runs that sleep {seconds:g} s: {total_seconds:.2f} s in all, {finished} done, "
+        f"median {statistics.median(durations):.2f} s, longest {max(durations):.2f} s",
         flush=True,
     )
 
 
-async def streams(client: Client, web: psutil.Process, count: int, seconds: float) -> None:
-    """Streams that are open together; runs above the worker's number wait meanwhile."""
+async def measure_streams(client: Client, web: psutil.Process, count: int, seconds: float) -> None:
+    """Measure open streams; the runs above the worker's capacity wait in the queue."""
     body = {"assistant_id": "sleepy", "input": {"seconds": seconds}, "stream_mode": ["values"]}
-    before, cpu = memory(web), web.cpu_times()
+    memory_before, cpu_before = read_memory(web), web.cpu_times()
     opened = asyncio.Semaphore(0)
     tasks = [asyncio.create_task(client.post("/runs/stream", body, opened)) for _ in range(count)]
-    begin = time.perf_counter()
+    started_at = time.perf_counter()
     for _ in tasks:
         await opened.acquire()
-    took, during = time.perf_counter() - begin, memory(web)
+    open_seconds, memory_open = time.perf_counter() - started_at, read_memory(web)
+    stream_kib = (memory_open - memory_before) / count / 1024
     print(
-        f"{count} open streams after {took:.2f} s: web {before / 2**20:.0f} -> "
-        f"{during / 2**20:.0f} MiB, {(during - before) / count / 1024:.1f} KiB a stream",
+        f"{count} open streams after {open_seconds:.2f} s: web {memory_before / 2**20:.0f} -> "
+        f"{memory_open / 2**20:.0f} MiB, {stream_kib:.1f} KiB a stream",
         flush=True,
     )
-    answers = await asyncio.gather(*tasks)
-    spent = web.cpu_times()
-    ended = sum(b"event: end" in said and b'"done":true' in said for _, said in answers)
+    responses = await asyncio.gather(*tasks)
+    total_seconds, cpu_after = time.perf_counter() - started_at, web.cpu_times()
+    cpu_seconds = cpu_after.user + cpu_after.system - cpu_before.user - cpu_before.system
+    ended = sum(
+        b"event: end" in response_body and b'"done":true' in response_body
+        for _, response_body in responses
+    )
     print(
-        f"  {ended} of {count} got their result and end, after {time.perf_counter() - begin:.1f} s;"
-        f" web used {spent.user + spent.system - cpu.user - cpu.system:.2f} s of CPU",
+        f"  {ended} of {count} got their result and end, after {total_seconds:.1f} s;"
+        f" web used {cpu_seconds:.2f} s of CPU",
         flush=True,
     )
 
 
-def memory(process: psutil.Process) -> int:
-    """What the process alone has in memory."""
-    found: int = process.memory_full_info().uss
-    return found
+def read_memory(process: psutil.Process) -> int:
+    """Return the unique memory of the process in bytes."""
+    uss: int = process.memory_full_info().uss
+    return uss
 
 
-async def cold_starts(client: Client, worker: psutil.Process, count: int) -> None:
-    """A run whose graph host has to be started first, compared with one that finds it."""
+async def measure_cold_starts(client: Client, worker: psutil.Process, count: int) -> None:
+    """Compare a run that starts its graph host with a run on a running one."""
     body = {"assistant_id": "sleepy", "input": {"seconds": 0.001}}
     cold, warm = [], []
     for _ in range(count):
         for child in worker.children(recursive=True):
-            with contextlib.suppress(psutil.Error):  # it may go by itself, with its parent
+            with contextlib.suppress(psutil.Error):  # it may end with its parent
                 if "graph_host" in " ".join(child.cmdline()):
                     child.kill()
         await asyncio.sleep(0.5)
@@ -122,23 +127,23 @@ async def cold_starts(client: Client, worker: psutil.Process, count: int) -> Non
 
 
 async def measure(url: str, key: str, options: argparse.Namespace) -> None:
-    client, roots = Client(url, key), agent.roots()
-    web, worker = psutil.Process(roots["web"]), psutil.Process(roots["worker"])
-    await sleepers(client, options.runs, options.seconds)
-    await streams(client, web, options.streams, options.seconds)
-    await cold_starts(client, worker, 5)
+    client, root_pids = Client(url, key), agent.find_root_processes()
+    web, worker = psutil.Process(root_pids["web"]), psutil.Process(root_pids["worker"])
+    await measure_sleeping_runs(client, options.runs, options.seconds)
+    await measure_streams(client, web, options.streams, options.seconds)
+    await measure_cold_starts(client, worker, 5)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    here = os.environ.get("AGENT_BENCH") or BASE_DIR.parent / "shared/bench/agent"
-    parser.add_argument("--bench", type=Path, default=here)
+    default_folder = os.environ.get("AGENT_BENCH") or BASE_DIR.parent / "shared/bench/agent"
+    parser.add_argument("--bench", type=Path, default=default_folder)
     parser.add_argument("--runs", type=int, default=500)
     parser.add_argument("--streams", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=10.0)
     options = parser.parse_args()
     with agent.fresh_platform():
-        url, key = agent.deployed(options.bench)
+        url, key = agent.deploy_graphs(options.bench)
         asyncio.run(measure(url, key, options))
     return 0
 

@@ -1,8 +1,8 @@
-"""`make bench-limits`: what authentication and the limit cost a request, in CPU.
+"""`make bench-limits`: CPU time of authentication and rate limits per request.
 
-The web process's own handler answers in this process, so its time is this process's; the time of
-Redis is what Redis says it used. A round is measured with the limits on and off in turn, so that a
-busy machine troubles both alike; the best round counts.
+The web handler runs in this process, so its time is that of this process; the time of Redis is
+from its INFO command. Rounds with limits on and off alternate, so that a busy machine affects both
+alike; the best round counts.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ def main() -> None:
         services = Installation(Path(folder) / "x")
         services.start("--services-only")
         try:
-            services.wait_until_said("Ready")
+            services.wait_until_output_contains("Ready")
             _measure(_prepare(Path(folder) / "x"), options.requests)
         finally:
             services.stop()
 
 
 def _prepare(data_dir: Path) -> str:
-    """Django on the services of that folder; an API key."""
+    """Set up Django on the services of the folder and return an API key."""
     os.environ.update(
         DATA_DIR=str(data_dir),
         DJANGO_SETTINGS_MODULE="config.settings",
@@ -51,9 +51,9 @@ def _prepare(data_dir: Path) -> str:
 
     django.setup()
     call_command("migrate", verbosity=0)
-    said = io.StringIO()
-    call_command("bootstrap", organization="B", email="b@localhost", as_json=True, stdout=said)
-    key: str = json.loads(said.getvalue())["api_key"]
+    output = io.StringIO()
+    call_command("bootstrap", organization="B", email="b@localhost", as_json=True, stdout=output)
+    key: str = json.loads(output.getvalue())["api_key"]
     return key
 
 
@@ -63,7 +63,7 @@ def _measure(key: str, requests: int) -> None:
     from django.core.wsgi import get_wsgi_application
 
     from apps.api_keys.services import get_key_info
-    from apps.rate_limits.checks import check
+    from apps.rate_limits.enforcement import check
     from apps.rate_limits.identity import identify
     from apps.rate_limits.row_matching import counted_path, is_counted, row_for
     from apps.rate_limits.table import IdentityKind
@@ -71,31 +71,31 @@ def _measure(key: str, requests: int) -> None:
     application, client = get_wsgi_application(), redis.Redis.from_url(settings.REDIS_URL)
     headers = {"X-Api-Key": key}
 
-    def asking(method: str, path: str) -> Callable[[], None]:
-        return lambda: _ask(application, method, path, key)
+    def make_request_function(method: str, path: str) -> Callable[[], None]:
+        return lambda: _send_request(application, method, path, key)
 
-    def checking() -> None:
-        check(method="GET", path="/sessions", headers=headers, remote="10.0.0.1", user=_nobody)
+    def check_limit() -> None:
+        check(method="GET", path="/sessions", headers=headers, remote="10.0.0.1", user=_no_user)
 
-    def matching() -> None:
+    def match_row() -> None:
         is_counted("/sessions")
         row_for("GET", counted_path("/sessions"), IdentityKind.KEY)
 
-    pieces: dict[str, Callable[[], object]] = {
-        "looking the key up (hash, memory)": lambda: get_key_info(secret=key),
-        "finding whom to count": lambda: identify(headers, "10.0.0.1", _nobody),
-        "finding the row": matching,
-        "all of it, counting included": checking,
+    steps: dict[str, Callable[[], object]] = {
+        "look up the key (hash, memory)": lambda: get_key_info(secret=key),
+        "identify the caller": lambda: identify(headers, "10.0.0.1", _no_user),
+        "find the row": match_row,
+        "whole check with counting": check_limit,
     }
     print("CPU of the web process, microseconds, best of", ROUNDS)
-    for name, piece in pieces.items():
-        best = min(_spent(piece, requests) for _ in range(ROUNDS))
+    for name, step in steps.items():
+        best = min(_measure_cost(step, requests) for _ in range(ROUNDS))
         print(f"  {name:36} {best.cpu:7.1f}, {best.kernel:.1f} in the kernel")
-    used = _redis_cpu(client)
+    redis_cpu_before = _redis_cpu(client)
     for _ in range(requests):
-        checking()
-    of_redis = (_redis_cpu(client) - used) / requests * 1e6
-    print(f"  {'(Redis itself, for a count)':36} {of_redis:7.1f}")
+        check_limit()
+    redis_microseconds = (_redis_cpu(client) - redis_cpu_before) / requests * 1e6
+    print(f"  {'(Redis itself, for a count)':36} {redis_microseconds:7.1f}")
 
     print("\nWhole requests through Django's handler, microseconds of CPU")
     print(
@@ -103,50 +103,50 @@ def _measure(key: str, requests: int) -> None:
         f" {'kernel':>8} {'waits':>6}"
     )
     for method, path in (("GET", "/info"), ("POST", "/auth"), ("GET", "/sessions")):
-        ask = asking(method, path)
-        on, off = [], []
+        request = make_request_function(method, path)
+        costs_on, costs_off = [], []
         for _ in range(ROUNDS):
-            for factor, found in ((1e6, on), (0.0, off)):
+            for factor, costs in ((1e6, costs_on), (0.0, costs_off)):
                 settings.RATE_LIMIT_FACTOR = factor
-                found.append(_spent(ask, requests))
-        with_it, without = min(on), min(off)
-        cost = with_it.cpu - without.cpu
+                costs.append(_measure_cost(request, requests))
+        cost_on, cost_off = min(costs_on), min(costs_off)
+        limit_cpu = cost_on.cpu - cost_off.cpu
         print(
-            f"  {method + ' ' + path:20} {with_it.cpu:10.1f} {without.cpu:8.1f} {cost:7.1f}"
-            f" {cost / with_it.cpu:6.1%} {with_it.kernel - without.kernel:8.1f}"
-            f" {with_it.waits - without.waits:6.1f}"
+            f"  {method + ' ' + path:20} {cost_on.cpu:10.1f} {cost_off.cpu:8.1f} {limit_cpu:7.1f}"
+            f" {limit_cpu / cost_on.cpu:6.1%} {cost_on.kernel - cost_off.kernel:8.1f}"
+            f" {cost_on.waits - cost_off.waits:6.1f}"
         )
 
 
-def _nobody() -> None:
+def _no_user() -> None:
     return None
 
 
-class Spent(NamedTuple):
-    """What a call costs on average: microseconds of CPU in all and in the kernel; its waits."""
+class CallCost(NamedTuple):
+    """Average cost of a call: microseconds of CPU, of these in the kernel, and context switches."""
 
     cpu: float
     kernel: float
     waits: float
 
 
-def _spent(piece: Callable[[], object], times: int) -> Spent:
-    piece()
+def _measure_cost(function: Callable[[], object], times: int) -> CallCost:
+    function()
     before = resource.getrusage(resource.RUSAGE_SELF)
     for _ in range(times):
-        piece()
+        function()
     after = resource.getrusage(resource.RUSAGE_SELF)
     user, kernel = after.ru_utime - before.ru_utime, after.ru_stime - before.ru_stime
     waits = after.ru_nvcsw - before.ru_nvcsw
-    return Spent((user + kernel) / times * 1e6, kernel / times * 1e6, waits / times)
+    return CallCost((user + kernel) / times * 1e6, kernel / times * 1e6, waits / times)
 
 
 def _redis_cpu(client: Any) -> float:
-    said = client.info("cpu")
-    return float(said["used_cpu_sys"]) + float(said["used_cpu_user"])
+    cpu_info = client.info("cpu")
+    return float(cpu_info["used_cpu_sys"]) + float(cpu_info["used_cpu_user"])
 
 
-def _ask(application: Any, method: str, path: str, key: str) -> None:
+def _send_request(application: Any, method: str, path: str, key: str) -> None:
     environ = {
         "REQUEST_METHOD": method,
         "SCRIPT_NAME": "",

@@ -1,4 +1,4 @@
-"""The plans of the statements that some code sends, as PostgreSQL really carries them out."""
+"""Query plans of the statements that a piece of code sends, from EXPLAIN ANALYZE."""
 
 from __future__ import annotations
 
@@ -11,9 +11,14 @@ from typing import Any
 import psycopg
 from django.db import connection
 
-_OURS = ("trace_store_run", "trace_store_pending_run", "trace_store_rollup", "feedback_feedback")
-"""How the names of the tables begin."""
-_ASKS = ("SELECT", "WITH")
+_TABLE_PREFIXES = (
+    "trace_store_run",
+    "trace_store_pending_run",
+    "trace_store_rollup",
+    "feedback_feedback",
+)
+
+_READ_KEYWORDS = ("SELECT", "WITH")
 
 
 @dataclass
@@ -30,7 +35,7 @@ class Statement:
 
 
 @dataclass
-class Recorded:
+class StatementRecorder:
     statements: list[Statement] = field(default_factory=list)
 
     def plans(self) -> str:
@@ -40,17 +45,17 @@ class Recorded:
         )
 
     def scanned(self) -> dict[str, int]:
-        """Tables that were read from end to end, with how many rows that were."""
-        found: dict[str, int] = {}
+        """Return the tables with sequential scans and the most rows that one scan read."""
+        rows_by_table: dict[str, int] = {}
         for statement in self.statements:
             plan = statement.plan("JSON")
             plan = json.loads(plan) if isinstance(plan, str) else plan
             for node in _nodes(plan[0]["Plan"]):
                 if node["Node Type"] == "Seq Scan":
-                    seen = node["Actual Rows"] + node.get("Rows Removed by Filter", 0)
+                    row_count = node["Actual Rows"] + node.get("Rows Removed by Filter", 0)
                     name = node["Relation Name"]
-                    found[name] = max(found.get(name, 0), int(seen))
-        return found
+                    rows_by_table[name] = max(rows_by_table.get(name, 0), int(row_count))
+        return rows_by_table
 
 
 def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -60,19 +65,21 @@ def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 @contextmanager
-def recorded() -> Iterator[Recorded]:
-    """Notes every question that the store asks of its tables meanwhile."""
-    found = Recorded()
+def record_statements() -> Iterator[StatementRecorder]:
+    """Record the reading statements that the trace store sends in this context."""
+    recorder = StatementRecorder()
     execute = psycopg.Cursor.execute
 
-    def noting(cursor: Any, query: Any, params: Any = None, **options: Any) -> Any:
+    def execute_recorded(cursor: Any, query: Any, params: Any = None, **options: Any) -> Any:
         text = str(query)
-        if text.lstrip().startswith(_ASKS) and any(name in text for name in _OURS):
-            found.statements.append(Statement(text, params))
+        if text.lstrip().startswith(_READ_KEYWORDS) and any(
+            name in text for name in _TABLE_PREFIXES
+        ):
+            recorder.statements.append(Statement(text, params))
         return execute(cursor, query, params, **options)
 
-    psycopg.Cursor.execute = noting  # type: ignore[assignment,method-assign]
+    psycopg.Cursor.execute = execute_recorded  # type: ignore[assignment,method-assign]
     try:
-        yield found
+        yield recorder
     finally:
         psycopg.Cursor.execute = execute  # type: ignore[method-assign]

@@ -1,7 +1,7 @@
-"""`make bench-queries RUNS=5000000`: how long do the reads take that people wait for?
+"""`make bench-queries RUNS=5000000`: latency of the interactive read queries.
 
-Seeds the running platform (DATA_DIR, PORT), unless `--seeded` says that it is, and asks over HTTP,
-one request at a time, every question in turn. The plans go to a file.
+Seeds the running platform (DATA_DIR, PORT) unless `--seeded` is given, and sends each query in turn
+over HTTP, one request at a time. The query plans are written to a file.
 """
 
 from __future__ import annotations
@@ -26,15 +26,17 @@ import django
 from config.env import BASE_DIR
 
 PAGE = 50
-_ROW = "id name run_type start_time end_time status error inputs_preview outputs_preview"
-_ROW += " total_tokens total_cost tags thread_id trace_id parent_run_id feedback_stats"
+_SELECTED_FIELDS = (
+    "id name run_type start_time end_time status error inputs_preview outputs_preview"
+)
+_SELECTED_FIELDS += " total_tokens total_cost tags thread_id trace_id parent_run_id feedback_stats"
 
 
 @dataclass
-class Question:
-    about: str
-    ask: Callable[[int], dict[str, Any]]
-    """The body of request number n."""
+class BenchQuery:
+    description: str
+    build_body: Callable[[int], dict[str, Any]]
+    """Returns the body of request number n."""
     target_ms: float = 150
     path: str = "/runs/query"
 
@@ -49,67 +51,78 @@ class Client:
         content = None if body is None else json.dumps(body)
         self.connection.request(method, path, content, self.headers)
         answer = self.connection.getresponse()
-        said = answer.read()
+        response_body = answer.read()
         if answer.status != 200:
-            raise RuntimeError(f"{path}: {answer.status} {said[:300]!r}")
-        return json.loads(said)
+            raise RuntimeError(f"{path}: {answer.status} {response_body[:300]!r}")
+        return json.loads(response_body)
 
 
-def questions(project_id: str, largest: str | None) -> dict[str, Question]:
-    """What is asked for; values change from request to request."""
-    base = {"session": [project_id], "limit": PAGE, "select": _ROW.split()}
+def build_queries(project_id: str, largest_trace_id: str | None) -> dict[str, BenchQuery]:
+    """Return the queries by name; their values change from request to request."""
+    base = {"session": [project_id], "limit": PAGE, "select": _SELECTED_FIELDS.split()}
     now = datetime.now(UTC)
 
-    def page(about: str, target_ms: float = 150, **filters: Any) -> Question:
-        def ask(n: int) -> dict[str, Any]:
-            said = {k: v(n) if callable(v) else v for k, v in filters.items()}
-            return base | said
+    def page_query(description: str, target_ms: float = 150, **filters: Any) -> BenchQuery:
+        def build_body(n: int) -> dict[str, Any]:
+            fields = {k: v(n) if callable(v) else v for k, v in filters.items()}
+            return base | fields
 
-        return Question(about, ask, target_ms)
+        return BenchQuery(description, build_body, target_ms)
 
-    def pair(key: str, value: str) -> str:
+    def metadata_filter(key: str, value: str) -> str:
         return f'and(eq(metadata_key, "{key}"), eq(metadata_value, "{value}"))'
 
-    found = {
-        "roots": page("first page of roots", is_root=True),
-        "runs": page("first page of all runs"),
-        "errors": page("runs with an error", error=True),
-        "slow": page("roots of 15 s and more", is_root=True, filter="gt(latency, 15)"),
-        "slowest": page("roots of 120 s and more", is_root=True, filter="gt(latency, 120)"),
-        "customer": page(
-            "runs of one customer", filter=lambda n: pair("customer", f"customer-{n % 500:04d}")
+    queries = {
+        "roots": page_query("first page of roots", is_root=True),
+        "runs": page_query("first page of all runs"),
+        "errors": page_query("runs with an error", error=True),
+        "slow": page_query("roots of 15 s and more", is_root=True, filter="gt(latency, 15)"),
+        "slowest": page_query("roots of 120 s and more", is_root=True, filter="gt(latency, 120)"),
+        "customer": page_query(
+            "runs of one customer",
+            filter=lambda n: metadata_filter("customer", f"customer-{n % 500:04d}"),
         ),
-        "tag": page("runs with a rare tag", filter='has(tags, "nightly")'),
-        "model": page("calls of a rare model", filter=pair("ls_model_name", "mistral-large")),
-        "name": page("runs of one tool", filter='and(eq(run_type, "tool"), eq(name, "run_sql"))'),
-        "thread": page(
+        "tag": page_query("runs with a rare tag", filter='has(tags, "nightly")'),
+        "model": page_query(
+            "calls of a rare model", filter=metadata_filter("ls_model_name", "mistral-large")
+        ),
+        "name": page_query(
+            "runs of one tool", filter='and(eq(run_type, "tool"), eq(name, "run_sql"))'
+        ),
+        "thread": page_query(
             "one thread", is_root=True, filter=lambda n: f'eq(thread_id, "thread-{n * 7:05d}")'
         ),
-        "tokens": page("roots of many tokens", is_root=True, filter="gt(total_tokens, 20000)"),
-        "roots_tag": page("roots with a rare tag", is_root=True, filter='has(tags, "nightly")'),
-        "type": page("runs of a type that there is none of", run_type="prompt"),
-        "slow_tool": page(
+        "tokens": page_query(
+            "roots of many tokens", is_root=True, filter="gt(total_tokens, 20000)"
+        ),
+        "roots_tag": page_query(
+            "roots with a rare tag", is_root=True, filter='has(tags, "nightly")'
+        ),
+        "type": page_query("runs of a type that there is none of", run_type="prompt"),
+        "slow_tool": page_query(
             "slow runs of one tool", filter='and(eq(name, "run_sql"), gt(latency, 3))'
         ),
-        "cost": page("roots of 0.3 dollars and more", is_root=True, filter="gt(total_cost, 0.3)"),
-        "tree": page(
+        "cost": page_query(
+            "roots of 0.3 dollars and more", is_root=True, filter="gt(total_cost, 0.3)"
+        ),
+        "tree": page_query(
             "roots of traces with a tool", is_root=True, tree_filter='eq(name, "run_sql")'
         ),
-        "feedback": page(
+        "feedback": page_query(
             "roots with bad feedback",
             is_root=True,
             filter='and(eq(feedback_key, "user_score"), eq(feedback_score, 0))',
         ),
-        "week": page(
+        "week": page_query(
             "roots of an hour a week ago",
             is_root=True,
             start_time=(now - timedelta(days=7)).isoformat(),
             end_time=(now - timedelta(days=7) + timedelta(hours=1)).isoformat(),
         ),
-        "search": page("a rare word", 500, filter=lambda n: f'search("kestrel{n % 20:02d}")'),
-        "nothing": page("a word that is nowhere", 500, filter='search("ostrich")'),
-        "frequent": page("a frequent word", 500, filter='search("user")'),
-        "stats": Question(
+        "search": page_query("a rare word", 500, filter=lambda n: f'search("kestrel{n % 20:02d}")'),
+        "nothing": page_query("a word that is nowhere", 500, filter='search("ostrich")'),
+        "frequent": page_query("a frequent word", 500, filter='search("user")'),
+        "stats": BenchQuery(
             "statistics of 7 days",
             lambda _: {
                 "session": [project_id],
@@ -119,53 +132,57 @@ def questions(project_id: str, largest: str | None) -> dict[str, Question]:
             "/runs/stats",
         ),
     }
-    if largest is not None:
-        found["trace"] = Question(
+    if largest_trace_id is not None:
+        queries["trace"] = BenchQuery(
             "a page of the trace of 25,000 runs",
-            lambda _: {"session": [project_id], "trace": largest, "select": _ROW.split()},
+            lambda _: {
+                "session": [project_id],
+                "trace": largest_trace_id,
+                "select": _SELECTED_FIELDS.split(),
+            },
             1000,
         )
-    return found
+    return queries
 
 
-def measure(client: Client, asked: dict[str, Question], rounds: int) -> dict[str, Any]:
-    """Every question `rounds` times, in turn with all others."""
-    taken: dict[str, list[float]] = {name: [] for name in asked}
+def measure(client: Client, queries: dict[str, BenchQuery], rounds: int) -> dict[str, Any]:
+    """Send each query `rounds` times, alternating with the others, and return the statistics."""
+    durations: dict[str, list[float]] = {name: [] for name in queries}
     rows: dict[str, int] = {}
-    failed: dict[str, str] = {}
+    failures: dict[str, str] = {}
     for n in range(rounds + 1):  # the first round warms up
-        for name, question in asked.items():
-            if name in failed:
+        for name, query in queries.items():
+            if name in failures:
                 continue
             begin = time.perf_counter()
             try:
-                answer = client.send("POST", question.path, question.ask(n))
+                answer = client.send("POST", query.path, query.build_body(n))
             except RuntimeError as error:
-                failed[name] = str(error)
+                failures[name] = str(error)
                 continue
             if n:
-                taken[name].append(1000 * (time.perf_counter() - begin))
+                durations[name].append(1000 * (time.perf_counter() - begin))
             rows[name] = len(answer.get("runs", [])) or answer.get("run_count", 0)
     report: dict[str, Any] = {}
     print(f"  {'':10} {'p50':>9} {'p95':>9} {'target':>7}  rows")
-    for name, question in asked.items():
-        if name in failed:
-            report[name] = {"failed": failed[name]}
-            print(f"  {name:10} FAILED {failed[name]}")
+    for name, query in queries.items():
+        if name in failures:
+            report[name] = {"failed": failures[name]}
+            print(f"  {name:10} FAILED {failures[name]}")
             continue
-        values = sorted(taken[name])
+        values = sorted(durations[name])
         p50, p95 = statistics.median(values), values[int(0.95 * (len(values) - 1))]
         report[name] = {"p50_ms": p50, "p95_ms": p95, "rows": rows[name]}
-        mark = " " if p95 <= question.target_ms else "!"
+        mark = " " if p95 <= query.target_ms else "!"
         print(
-            f"  {name:10} {p50:>6.1f} ms {p95:>6.1f} ms {question.target_ms:>4.0f} {mark}"
-            f"  {rows[name]:,}  {question.about}"
+            f"  {name:10} {p50:>6.1f} ms {p95:>6.1f} ms {query.target_ms:>4.0f} {mark}"
+            f"  {rows[name]:,}  {query.description}"
         )
     return report
 
 
-def write_plans(workspace_id: str, asked: dict[str, Question], target: Path) -> None:
-    """EXPLAIN (ANALYZE, BUFFERS) of each statement that the store sends for a question."""
+def write_plans(workspace_id: str, queries: dict[str, BenchQuery], target: Path) -> None:
+    """Write EXPLAIN (ANALYZE, BUFFERS) of each statement that the store sends for a query."""
     from uuid import UUID
 
     from django.db import connection
@@ -174,33 +191,33 @@ def write_plans(workspace_id: str, asked: dict[str, Question], target: Path) -> 
     from apps.tracing.api.run_queries import run_query
     from apps.tracing.api.v1.serializers import RunsQuerySerializer
     from apps.tracing.services.statistics import run_stats
-    from tests.bench.plans import recorded
+    from tests.bench.plans import record_statements
 
     with connection.cursor() as cursor:
-        # As pages are read.
+        # The same setting as for reads by pages.
         cursor.execute("SET max_parallel_workers_per_gather = 0")
     with target.open("w") as file:
-        for name, question in asked.items():
-            body = RunsQuerySerializer(data=question.ask(1))
+        for name, bench_query in queries.items():
+            body = RunsQuerySerializer(data=bench_query.build_body(1))
             body.is_valid(raise_exception=True)
             query = run_query(UUID(workspace_id), body.validated_data)
-            with recorded() as seen:
-                if question.path == "/runs/query":
+            with record_statements() as recorder:
+                if bench_query.path == "/runs/query":
                     run_store.query(UUID(workspace_id), query, limit=PAGE)
                 else:
                     run_stats(UUID(workspace_id), query)
-            file.write(f"\n==== {name}: {question.about}\n\n{seen.plans()}\n")
+            file.write(f"\n==== {name}: {bench_query.description}\n\n{recorder.plans()}\n")
 
 
-def manage(*words: str, quiet: bool = True) -> str:
-    command = [sys.executable, str(BASE_DIR / "manage.py"), *words]
-    done = subprocess.run(
+def manage(*arguments: str, quiet: bool = True) -> str:
+    command = [sys.executable, str(BASE_DIR / "manage.py"), *arguments]
+    completed = subprocess.run(
         command, check=True, text=True, stdout=subprocess.PIPE if quiet else None, cwd=BASE_DIR
     )
-    return done.stdout or ""
+    return completed.stdout or ""
 
 
-def largest_trace(workspace_id: str) -> str | None:
+def find_largest_trace(workspace_id: str) -> str | None:
     from django.db import connection
 
     with connection.cursor() as cursor:
@@ -219,28 +236,28 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5_000_000)
     parser.add_argument("--days", type=int, default=14)
     parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--seeded", action="store_true", help="the population is there already")
+    parser.add_argument("--seeded", action="store_true", help="the platform has the data already")
     parser.add_argument("--organization", default="Query bench")
     parser.add_argument("--only", default="", help="names, with commas")
     parser.add_argument("--plans", type=Path, default=Path("plans.txt"))
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    words = ("--organization", args.organization, "--email", "bench@example.com", "--json")
-    found = json.loads(manage("bootstrap", *words))
-    # What is timed asks more often than anybody may.
+    arguments = ("--organization", args.organization, "--email", "bench@example.com", "--json")
+    facts = json.loads(manage("bootstrap", *arguments))
+    # The benchmark sends more requests than the rate limits allow.
     manage("set_limits", "--organization", args.organization, "--factor", "100000")
     if not args.seeded:
-        size = ("--runs", str(args.runs), "--days", str(args.days))
-        manage("seed", "--workspace", found["workspace_id"], *size, quiet=False)
+        size_options = ("--runs", str(args.runs), "--days", str(args.days))
+        manage("seed", "--workspace", facts["workspace_id"], *size_options, quiet=False)
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
     django.setup()
-    client = Client(found["api_url"].removesuffix("/api/v1"), found["api_key"])
+    client = Client(facts["api_url"].removesuffix("/api/v1"), facts["api_key"])
     project = client.send("GET", "/sessions?name=seed&limit=1")[0]
-    asked = questions(project["id"], largest_trace(found["workspace_id"]))
-    chosen = args.only.split(",") if args.only else asked
-    asked = {name: asked[name] for name in chosen}
-    report = measure(client, asked, args.rounds)
-    write_plans(found["workspace_id"], asked, args.plans)
+    queries = build_queries(project["id"], find_largest_trace(facts["workspace_id"]))
+    chosen = args.only.split(",") if args.only else queries
+    queries = {name: queries[name] for name in chosen}
+    report = measure(client, queries, args.rounds)
+    write_plans(facts["workspace_id"], queries, args.plans)
     print(f"  plans: {args.plans}")
     if args.json:
         args.json.write_text(json.dumps(report, indent=1) + "\n")

@@ -1,7 +1,7 @@
-"""The store's queries on a million items: plans and times.
+"""Queries of the agent store on a million items: plans and times.
 
-`python -m tests.bench.store [--items N] [--vectors N] [--dims D]` fills an empty installation of
-its own, asks each kind of query five times and prints the best time with what the plan did.
+`python -m tests.bench.store [--items N] [--vectors N] [--dims D]` fills a new
+installation, sends each kind of query five times and prints the best time and the plan's last node.
 """
 
 from __future__ import annotations
@@ -46,40 +46,40 @@ def main() -> int:
 def _measure(options: argparse.Namespace) -> None:
     from django.db import connection
 
-    from apps.agent_server.store.statements import Owner
+    from apps.agent_server.store.statements import StoreOwner
     from apps.deployments.models import Deployment
     from apps.organizations.models import Workspace
 
     workspace = Workspace.objects.first()
     assert workspace is not None
-    made = [
+    deployments = [
         Deployment.unscoped.create(workspace=workspace, name=f"d{n}", slug=uuid4().hex)
         for n in range(3)
     ]
-    owners = [Owner(workspace.pk, deployment.pk) for deployment in made]
+    owners = [StoreOwner(workspace.pk, deployment.pk) for deployment in deployments]
     with connection.cursor() as cursor:
         cursor.execute("SET max_parallel_workers_per_gather = 0")
-        began = time.perf_counter()
+        started_at = time.perf_counter()
         _fill(cursor, owners, options)
-        _say(f"filled in {time.perf_counter() - began:.0f} s")
+        _print(f"filled in {time.perf_counter() - started_at:.0f} s")
         cursor.execute("ANALYZE agent_server_storeitem, agent_server_storevector")
         for name, (text, parameters) in _queries(owners[0], owners[2], options.dims):
             cursor.execute("EXPLAIN (ANALYZE, BUFFERS OFF) " + text, parameters)
             plan = [row[0] for row in cursor.fetchall()]
             times = []
             for _ in range(5):
-                began = time.perf_counter()
+                started_at = time.perf_counter()
                 cursor.execute(text, parameters)
-                found = len(cursor.fetchall()) if cursor.description else cursor.rowcount
-                times.append(time.perf_counter() - began)
+                row_count = len(cursor.fetchall()) if cursor.description else cursor.rowcount
+                times.append(time.perf_counter() - started_at)
             nodes = [line.strip(" ->").split("  (")[0] for line in plan if "  (cost" in line]
-            _say(f"{name:44} {min(times) * 1000:9.2f} ms  {found:5} rows  {nodes[-1]}")
+            _print(f"{name:44} {min(times) * 1000:9.2f} ms  {row_count:5} rows  {nodes[-1]}")
             if options.plans:
-                _say("\n".join(plan))
+                _print("\n".join(plan))
 
 
 def _fill(cursor: Any, owners: list[Any], options: argparse.Namespace) -> None:
-    """A million memories of 20,000 users in one agent, a tenth in another, vectors in a third."""
+    """Store items of 20,000 users in one agent, a tenth of them in another, vectors in a third."""
     insert = """
         INSERT INTO agent_server_storeitem (
             id, workspace_id, deployment_id, namespace, key, value, created_at, updated_at,
@@ -109,47 +109,47 @@ def _fill(cursor: Any, owners: list[Any], options: argparse.Namespace) -> None:
     )
 
 
-def _queries(owner: Any, near: Any, dims: int) -> Iterator[tuple[str, Any]]:
+def _queries(owner: Any, vector_owner: Any, dims: int) -> Iterator[tuple[str, Any]]:
     from apps.agent_server.store import filters, namespaces, statements
-    from apps.agent_server.store.namespaces import Match
+    from apps.agent_server.store.namespaces import NamespaceMatch
 
-    def search(prefix: list[str], wanted: Any = None, offset: int = 0) -> Any:
-        condition = filters.compile_filter(wanted)
+    def search(prefix: list[str], filter_document: Any = None, offset: int = 0) -> Any:
+        condition = filters.compile_filter(filter_document)
         return statements.search(owner, prefix, condition, limit=10, offset=offset)
 
-    def listed(*matches: Match, depth: int | None = None) -> Any:
+    def list_namespaces(*matches: NamespaceMatch, depth: int | None = None) -> Any:
         return namespaces.list_namespaces(owner, matches, max_depth=depth, limit=100, offset=0)
 
-    place = statements.ItemKey(["users", "u7", "k0"], "20007")
-    yield "get", statements.get(owner, place)
-    yield "put", statements.put(owner, place, '{"a": 1}', None)
+    item_key = statements.ItemKey(["users", "u7", "k0"], "20007")
+    yield "get", statements.get(owner, item_key)
+    yield "put", statements.put(owner, item_key, '{"a": 1}', None)
     yield "search: everything", search([])
     yield "search: everything, offset 100,000", search([], offset=100_000)
     yield "search: one user (50 items)", search(["users", "u7"])
     yield "search: all users", search(["users"])
-    yield "search: nobody", search(["nobody"])
+    yield "search: unknown user", search(["unknown"])
     yield "filter: a tenth of all", search([], {"kind": "kind 3"})
     yield "filter: 50 of all", search([], {"rare": 7})
     yield "filter: none of all", search([], {"rare": -1})
     yield "filter: one user's", search(["users", "u7"], {"kind": "kind 7"})
     yield "filter: more than, half of all", search([], {"n": {"$gt": 500_000}})
     yield "filter: more than, none of all", search([], {"n": {"$gt": 10**9}})
-    yield "namespaces: first 100 of 60,000", listed()
-    yield "namespaces: depth 1 of 60,000", listed(depth=1)
-    yield "namespaces: depth 2, first 100 of 20,000", listed(depth=2)
-    yield "namespaces: below one user", listed(Match(True, ["users", "u7"]))
-    yield "namespaces: ending, 20,000 match", listed(Match(False, ["k1"]))
-    yield "namespaces: ending, none match", listed(Match(False, ["nothing"]))
+    yield "namespaces: first 100 of 60,000", list_namespaces()
+    yield "namespaces: depth 1 of 60,000", list_namespaces(depth=1)
+    yield "namespaces: depth 2, first 100 of 20,000", list_namespaces(depth=2)
+    yield "namespaces: below one user", list_namespaces(NamespaceMatch(True, ["users", "u7"]))
+    yield "namespaces: ending, 20,000 match", list_namespaces(NamespaceMatch(False, ["k1"]))
+    yield "namespaces: ending, none match", list_namespaces(NamespaceMatch(False, ["nothing"]))
     yield "sweep: 1,000 that expired", (statements.SWEEP, [1000])
     vector = statements.Vector("", dims, str([0.5] * dims))
     for name, prefix in (("all", []), ("one user's", ["users", "u7"])):
         query = statements.search(
-            near, prefix, filters.compile_filter(None), limit=10, offset=0, query=vector
+            vector_owner, prefix, filters.compile_filter(None), limit=10, offset=0, query=vector
         )
-        yield f"likeness: {name}", query
+        yield f"similarity: {name}", query
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     print(text, flush=True)
 
 

@@ -1,4 +1,4 @@
-"""What the agent benchmark is to show, as ratios to the peers of the same rounds."""
+"""Targets of the agent benchmark, as ratios to the peers of the same rounds."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ OURS = "slipway"
 
 
 class Target(NamedTuple):
-    """Ours is to be at least (`more`) or at most (`less`) so many times the best of the peers."""
+    """Our result must be at least (`more`) or at most (`less`) `ratio` times the best peer's."""
 
     title: str
     result: str
     key: str
     better: Literal["more", "less"]
     peers: tuple[str, ...]
-    """Without any, `ratio` is the value itself."""
+    """Without peers, `ratio` is an absolute value."""
     ratio: float
 
 
@@ -43,51 +43,55 @@ TARGETS = [
     Target("history, 16 clients", "history10_c16", "per_s", "more", ALL, 1.0),
     Target("threads/search", "threads_search_c1", "median_ms", "less", ALL, 1.0),
     Target("assistants/search", "assistants_search_c1", "median_ms", "less", ALL, 1.0),
-    # The other in-memory peer idles most of that time: 17 runs a second.
+    # The other in-memory peer is idle most of the time: it reaches 17 runs a second.
     Target("CPU per echo run, all processes", _ECHO, "cpu", "less", IN_MEMORY[:1], 1.25),
 ]
 
 
-def value(report: Report, target: Target) -> float | None:
-    """What a report says of the target's subject."""
-    found = report["results"].get(target.result, {})
+def read_value(report: Report, target: Target) -> float | None:
+    """Return the target's value in a report, None when it was not measured."""
+    result = report["results"].get(target.result, {})
     if target.key != "cpu":
-        seen: float | None = found.get(target.key)
-        return seen
-    parts = (found.get("cpu") or {}).get("ms_per_call") or {}
+        measured: float | None = result.get(target.key)
+        return measured
+    parts = (result.get("cpu") or {}).get("ms_per_call") or {}
     return sum(cost for name, cost in parts.items() if name != "client") or None
 
 
-def typical(reports: Iterable[Report], target: Target) -> float | None:
-    """The median over the rounds."""
-    found = [seen for report in reports if (seen := value(report, target)) is not None]
-    return statistics.median(found) if found else None
+def median_value(reports: Iterable[Report], target: Target) -> float | None:
+    """Return the median of the target's value over the rounds."""
+    values = [
+        measured for report in reports if (measured := read_value(report, target)) is not None
+    ]
+    return statistics.median(values) if values else None
 
 
-def verdicts(reports: dict[str, list[Report]]) -> Iterator[tuple[Target, str, str, bool | None]]:
-    """Of each target our value, the ratio to the best peer, and whether that is good enough."""
+def evaluate_targets(
+    reports: dict[str, list[Report]],
+) -> Iterator[tuple[Target, str, str, bool | None]]:
+    """Yield each target with our value, the ratio to the best peer, and whether it is met."""
     for target in TARGETS:
-        ours = typical(reports.get(OURS, []), target)
+        ours = median_value(reports.get(OURS, []), target)
         if ours is None:
             continue
         if not target.peers:
             yield target, f"{ours:.4g}", "", ours <= target.ratio
             continue
-        peers = {name: typical(reports.get(name, []), target) for name in target.peers}
-        known = {name: seen for name, seen in peers.items() if seen}
-        if not known:
+        peers = {name: median_value(reports.get(name, []), target) for name in target.peers}
+        measured = {name: median for name, median in peers.items() if median}
+        if not measured:
             yield target, f"{ours:.4g}", "not measured", None
             continue
-        best = (max if target.better == "more" else min)(known, key=known.__getitem__)
-        ratio = ours / known[best]
+        best = (max if target.better == "more" else min)(measured, key=measured.__getitem__)
+        ratio = ours / measured[best]
         is_met = ratio >= target.ratio if target.better == "more" else ratio <= target.ratio
-        yield target, f"{ours:.4g}", f"{ratio:.2f} x {best} ({known[best]:.4g})", is_met
+        yield target, f"{ours:.4g}", f"{ratio:.2f} x {best} ({measured[best]:.4g})", is_met
 
 
-def table(reports: dict[str, list[Report]]) -> str:
-    """The targets as a table of Markdown."""
+def format_table(reports: dict[str, list[Report]]) -> str:
+    """Return the targets as a Markdown table."""
     lines = ["| | ours | ratio | target | |", "|---|--:|---|--:|---|"]
-    for target, ours, ratio, is_met in verdicts(reports):
+    for target, ours, ratio, is_met in evaluate_targets(reports):
         sign = ">=" if target.better == "more" else "<="
         word = {True: "met", False: "MISSED", None: "-"}[is_met]
         lines.append(f"| {target.title} | {ours} | {ratio} | {sign} {target.ratio} | {word} |")

@@ -1,6 +1,6 @@
-"""How fast runs come in, beside what the machine allows and beside other servers.
+"""Ingest rate of runs, compared with the machine's limit and with other servers.
 
-`python -m tests.bench.traces --bench-dir FOLDER` starts an installation of its own and runs the
+`python -m tests.bench.traces --bench-dir FOLDER` starts a new installation and runs the
 scripts of the tracing benchmark in that folder (`floor.py`, `ingest_bench.py`, `rounds.py`) against
 it. The floor is measured by the installation's own PostgreSQL, before the load and after it. The
 peers take part where `PHOENIX_VENV` or `MLFLOW_VENV` (and `PG_BIN`, `PG_DATA`, `PG_PORT`) are set.
@@ -23,7 +23,7 @@ import psutil
 
 from apps.core.instance import DATABASE, Instance
 from config.embedded.postgres import SUPERUSER
-from tests.installation import SIGNS, Installation, wait_until
+from tests.installation import COMMAND_LINE_PARTS, Installation, wait_until
 
 WIRES = ("multipart", "multipart-zstd", "batch", "otlp")
 FLOOR = "day partitions and 5 indexes, 100 rows a transaction, 4 connections"
@@ -32,9 +32,10 @@ PEERS = {
     "MLFLOW_VENV": ("mlflow-postgres",),
 }
 WATCHED = ("web", "postgres", "worker", "redis")
-OF_FLOOR, OF_STORED, OF_ACKNOWLEDGED, OF_TRANSACTION = 0.5, 20.0, 3.5, 2.5
-"""At least so many times the floor's rate, the best peer's stored and acknowledged rates; and an
-acknowledgement's p95 with 4 clients at most so many times the floor's transaction p50."""
+MIN_FLOOR_RATIO, MIN_STORED_RATIO, MIN_ACKNOWLEDGED_RATIO = 0.5, 20.0, 3.5
+"""Our rate divided by the floor's, by the best peer's stored rate and by its acknowledged rate."""
+MAX_TRANSACTION_RATIO = 2.5
+"""The p95 of acknowledgements with 4 clients, divided by the floor's transaction p50."""
 Report = dict[str, Any]
 
 
@@ -42,7 +43,7 @@ def main() -> int:
     options = _options()
     options.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="slipway-traces-") as folder:
-        Path(folder).chmod(0o711)  # PostgreSQL's user passes through
+        Path(folder).chmod(0o711)  # PostgreSQL's user must be able to traverse it
         settings: dict[str, Any] = {"WEB_PROCESSES": "2"} | dict(options.set)
         platform = Installation(Path(folder) / "x", **settings)
         platform.start()
@@ -95,17 +96,18 @@ def _floor(options: argparse.Namespace, platform: Installation, when: str) -> Re
     out = options.out / f"floor-{when}.json"
     _run(
         options, "floor.py", "--dsn", _dsn(platform, SUPERUSER), "--runs", options.floor_runs,
-        "--repeat", 1, "--pid", f"postgres={platform.one('postgres').pid}", "--json", out,
+        "--repeat", 1, "--pid", f"postgres={platform.require_process('postgres').pid}",
+        "--json", out,
     )  # fmt: skip
-    found: Report = json.loads(out.read_text())
-    return found
+    report: Report = json.loads(out.read_text())
+    return report
 
 
 def _is_deploying(platform: Installation) -> bool:
-    """Whether the new installation still builds its sample agent, beside which nothing counts."""
+    """Whether the new installation still builds its sample agent, which disturbs measurements."""
     try:
         return any("deploy_sample" in process.cmdline() for process in platform.processes())
-    except psutil.NoSuchProcess:  # just ended: look again
+    except psutil.NoSuchProcess:  # a process ended meanwhile: check again
         return True
 
 
@@ -121,22 +123,24 @@ def _ingest(
         "--verify", options.verify,
         "--sql", _dsn(platform, DATABASE), "--label", "slipway", "--json", out, *watched,
     )  # fmt: skip
-    found: Report = json.loads(out.read_text())
-    return found
+    report: Report = json.loads(out.read_text())
+    return report
 
 
 def _pids(platform: Installation) -> list[tuple[str, int]]:
-    """The processes to watch, several web processes by their numbers."""
-    found = []
+    """Return the names and pids of the watched processes; web processes are numbered."""
+    pids_by_name = []
     for role in WATCHED:
-        same = [p for p in platform.processes() if SIGNS[role] in " ".join(p.cmdline())]
-        ids = {process.pid for process in same}
-        # Not what starts and watches them, whose command line holds theirs.
-        leaves = [p for p in same if not ids & {child.pid for child in p.children()}]
+        candidates = [
+            p for p in platform.processes() if COMMAND_LINE_PARTS[role] in " ".join(p.cmdline())
+        ]
+        ids = {process.pid for process in candidates}
+        # Launchers have the same text in their command lines: use the leaves.
+        leaves = [p for p in candidates if not ids & {child.pid for child in p.children()}]
         names = [role if n == 0 else f"{role}{n + 1}" for n in range(len(leaves))]
         tops = [_top(leaf, ids) for leaf in leaves] if role == "postgres" else leaves
-        found += list(zip(names, sorted({top.pid for top in tops}), strict=False))
-    return found
+        pids_by_name += list(zip(names, sorted({top.pid for top in tops}), strict=False))
+    return pids_by_name
 
 
 def _top(process: psutil.Process, ids: set[int]) -> psutil.Process:
@@ -165,45 +169,48 @@ def _peers(options: argparse.Namespace) -> list[Report]:
     return [json.loads(file.read_text()) for file in sorted(out.glob("*-ingest-*.json"))]
 
 
-def _run(options: argparse.Namespace, script: str, *words: object) -> None:
-    command = [sys.executable, str(options.bench_dir / script), *map(str, words)]
-    # The scripts start their own kind by the interpreter of this variable.
+def _run(options: argparse.Namespace, script: str, *arguments: object) -> None:
+    command = [sys.executable, str(options.bench_dir / script), *map(str, arguments)]
+    # The scripts start other scripts with the interpreter of this variable.
     environment = os.environ | {"BENCH_VENV": str(Path(sys.executable).parent.parent)}
     subprocess.run(command, cwd=options.bench_dir, env=environment, check=True)
 
 
 def _print(reports: list[Report], floors: list[Report], peers: list[Report]) -> None:
-    rates = [one["copy"][FLOOR]["rows_per_s"]["median"] for one in floors]
-    times = [one["copy"][FLOOR]["transaction_p50_ms"]["median"] for one in floors]
+    rates = [report["copy"][FLOOR]["rows_per_s"]["median"] for report in floors]
+    times = [report["copy"][FLOOR]["transaction_p50_ms"]["median"] for report in floors]
     rate, time = statistics.mean(rates), statistics.mean(times)
-    stored = max((_stored_rate(one) for one in peers), default=0.0)
-    acknowledged = max((one["acknowledged_runs_per_s"] for one in peers), default=0.0)
-    _say(
+    stored = max((_stored_rate(report) for report in peers), default=0.0)
+    acknowledged = max((report["acknowledged_runs_per_s"] for report in peers), default=0.0)
+    _print_line(
         f"\nFloor: {' and '.join(f'{r:,.0f}' for r in rates)} rows/s, transaction p50 {time:.1f} ms"
     )
-    for one in peers:
-        _say(
-            f"{one['label']}, {one['clients']} clients: {one['acknowledged_runs_per_s']:,.0f}"
-            f" acknowledged, {_stored_rate(one):,.1f} stored a second"
+    for report in peers:
+        _print_line(
+            f"{report['label']}, {report['clients']} clients:"
+            f" {report['acknowledged_runs_per_s']:,.0f} acknowledged,"
+            f" {_stored_rate(report):,.1f} stored a second"
         )
-    _say(
+    _print_line(
         "\n| wire | clients | acknowledged/s | lost | ack p50 | p95 ms | p95/floor | of floor |"
         " of peers' stored | of peers' acknowledged | CPU ms/run | bytes/run |"
     )
-    _say("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|--:|")
-    for one in reports:
-        ours, ack = one["acknowledged_runs_per_s"], one["ack_ms"]
-        verified = one.get("verify", {})
-        cpu = ", ".join(f"{name} {spent:.3f}" for name, spent in one["cpu_ms_per_run"].items())
-        _say(
-            f"| {one['wire']} | {one['clients']} | {ours:,.0f} |"
+    _print_line("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|--:|")
+    for report in reports:
+        ours, ack = report["acknowledged_runs_per_s"], report["ack_ms"]
+        verified = report.get("verify", {})
+        cpu = ", ".join(f"{name} {spent:.3f}" for name, spent in report["cpu_ms_per_run"].items())
+        _print_line(
+            f"| {report['wire']} | {report['clients']} | {ours:,.0f} |"
             f" {verified.get('missing_runs', '?')} | {ack.get('p50')} | {ack.get('p95')} |"
             f" {ack.get('p95', 0) / time:.2f} | {ours / rate:.2f} | {_times(ours, stored)} |"
-            f" {_times(ours, acknowledged)} | {cpu} | {one.get('database_bytes_per_run', '?')} |"
+            f" {_times(ours, acknowledged)} | {cpu} | {report.get('database_bytes_per_run', '?')} |"
         )
-    _say(
-        f"\nWanted: lost 0; of floor {OF_FLOOR}; p95/floor {OF_TRANSACTION} with 4 clients;"
-        f" of peers' stored {OF_STORED:.0f}; of peers' acknowledged {OF_ACKNOWLEDGED}."
+    _print_line(
+        f"\nTargets: lost 0; of floor {MIN_FLOOR_RATIO};"
+        f" p95/floor {MAX_TRANSACTION_RATIO} with 4 clients;"
+        f" of peers' stored {MIN_STORED_RATIO:.0f};"
+        f" of peers' acknowledged {MIN_ACKNOWLEDGED_RATIO}."
     )
 
 
@@ -215,7 +222,7 @@ def _times(ours: float, theirs: float) -> str:
     return f"{ours / theirs:.1f}" if theirs else "-"
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     sys.stdout.write(line + "\n")
 
 

@@ -16,11 +16,11 @@ from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from apps.organizations.models import User, Workspace
 from tests.browser.chromium import CHROMIUM_PATH
-from tests.console.conftest import PASSWORD, person
+from tests.console.conftest import PASSWORD, create_workspace_user
 from tests.factories.organizations import WorkspaceFactory
 from tests.installation import free_port, wait_until
 
-DEFAULT_TIMEOUT_MS = 20_000
+DEFAULT_TIMEOUT_MS = 60_000
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -46,7 +46,7 @@ def site_url(django_db_setup) -> Iterator[str]:
     from apps.agent_server.web.router import AgentRouter
     from apps.core.http.asgi import AsgiRouter, websocket_application
     from apps.core.http.wsgi_bridge import WSGIBridge
-    from apps.deployments.routing import websocket_routes
+    from apps.deployments.consumers import websocket_routes
 
     django, websocket = WSGIBridge(get_wsgi_application()), websocket_application(websocket_routes)
     application = AsgiRouter(
@@ -61,10 +61,10 @@ def site_url(django_db_setup) -> Iterator[str]:
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
-    wait_until(lambda: server.started, "the web server", seconds=30)
+    wait_until(lambda: server.started, "the web server", seconds=120)
     yield f"http://127.0.0.1:{port}"
     server.should_exit = True
-    thread.join(10)
+    thread.join(60)
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +113,7 @@ def session(site_url, browser) -> Iterator[BrowserSession]:
     """A session of a signed-in editor. The test fails if the browser console reports an error."""
     cache.clear()
     workspace = WorkspaceFactory(name="Desk", organization__name="Northwind")
-    user = person(workspace, "editor")
+    user = create_workspace_user(workspace, "editor")
     context = browser.new_context(base_url=site_url, viewport={"width": 1440, "height": 900})
     context.grant_permissions(["clipboard-read", "clipboard-write"])
     context.set_default_timeout(DEFAULT_TIMEOUT_MS)

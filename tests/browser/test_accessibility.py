@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
 from django.conf import settings
 
+from apps.deployments.models import RevisionGraph
 from apps.exports.models import BulkExport, Destination
 from apps.exports.services import create_export
 from apps.monitoring.services import dashboards
@@ -15,18 +17,30 @@ from apps.tracing.models import Project
 from apps.tracing.services import sharing
 from tests.browser.test_workflows import ingest_nested_trace
 from tests.factories.deployments import DeploymentFactory, LogLineFactory, RevisionFactory
-from tests.factories.tracing import read
+from tests.factories.tracing import read_run
 
 AXE = settings.BASE_DIR / "node_modules/axe-core/axe.min.js"
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+CLIPPED_HEADS = """() => [...document.querySelectorAll("thead th")].filter((head) => {
+  const text = document.createRange();
+  text.selectNodeContents(head);
+  const box = head.getBoundingClientRect();
+  return head.offsetParent && !head.querySelector(".visually-hidden")
+    && text.getBoundingClientRect().right > box.right + 1;
+}).map((head) => head.innerText)"""
+"""The heads of columns whose text is wider than the column."""
+Variant = tuple[int, str]
+"""Width in pixels and theme."""
+ALL_VARIANTS: list[Variant] = [(1440, "light"), (390, "dark"), (1440, "dark"), (390, "light")]
+# Each page once, then in every variant.
 VARIANTS = pytest.mark.parametrize(
-    ("width", "theme"),
+    "variants",
     [
-        (1440, "light"),
-        (390, "dark"),
-        # Colours do not depend on the width, and layout does not depend on the theme.
-        pytest.param(1440, "dark", marks=pytest.mark.slow),
-        pytest.param(390, "light", marks=pytest.mark.slow),
+        pytest.param(ALL_VARIANTS[:2], id="alternating"),
+        *(
+            pytest.param([variant], id=f"{variant[0]}-{variant[1]}", marks=pytest.mark.slow)
+            for variant in ALL_VARIANTS
+        ),
     ],
 )
 
@@ -36,9 +50,19 @@ def page_paths(session):
     base = session.path
     yield from (f"{base}/projects", f"{base}/deployments", f"{base}/projects/p/nowhere")
     root, child, _ = ingest_nested_trace(session.workspace)
-    project = f"{base}/projects/p/{read(session.workspace, root['id']).row.project_id}"
+    project = f"{base}/projects/p/{read_run(session.workspace, root['id']).row.project_id}"
+    agent = DeploymentFactory(workspace=session.workspace, name="support")
+    agent.active_revision = RevisionFactory(deployment=agent, status="DEPLOYED")
+    agent.save()
+    RevisionGraph.unscoped.create(
+        workspace=session.workspace,
+        revision=agent.active_revision,
+        graph_id="agent",
+        schemas={},
+        drawing={},
+    )
     failed = RevisionFactory(
-        deployment=DeploymentFactory(workspace=session.workspace, name="support"),
+        deployment=agent,
         status="BUILD_FAILED",
         failure="The package x cannot be installed.",
         commit_sha="ab" * 20,
@@ -47,7 +71,7 @@ def page_paths(session):
     LogLineFactory(revision=failed, level="WARNING")
     RevisionFactory(deployment__workspace=session.workspace, status="BUILDING")
     deployment = f"{base}/deployments/{failed.deployment_id}"
-    yield from (f"{base}/projects", project, f"{project}?show=llm&columns=1")
+    yield from (f"{base}/projects", project, f"{project}?show=llm&menu=columns")
     yield from (f"{project}?filter=has(tags,'none')&q=x", f"{project}/settings")
     yield from (f"{project}/r/{root['id']}", f"{project}/r/{child['id']}")
     yield f"{project}/compare?a={root['id']}&b={child['id']}"
@@ -61,7 +85,7 @@ def page_paths(session):
     for name in ("ingest-log", "prices", "feedback", "retention"):
         yield f"{base}/settings/{name}"
     yield from (f"{base}/deployments", f"{base}/deployments/new", deployment)
-    yield from (f"{deployment}/environment", f"{deployment}/settings")
+    yield from (f"{deployment}/logs", f"{deployment}/environment", f"{deployment}/settings")
     yield f"{deployment}/revisions/{failed.pk}"
 
 
@@ -106,19 +130,25 @@ def axe_violations(page):
     ]
 
 
-@VARIANTS
-def test_every_page_passes_axe_and_fits_the_viewport(session, theme, width):
-    page = session.page
-    page.set_viewport_size({"width": width, "height": 844})
-    page.emulate_media(color_scheme=theme, reduced_motion="reduce")
+def find_problems(page, addresses, variants):
+    """Open the addresses, each in the next of the variants, and return their violations."""
     problems = {}
-    for address in page_paths(session):
+    for address, (width, theme) in zip(addresses, itertools.cycle(variants), strict=False):
+        page.set_viewport_size({"width": width, "height": 844})
+        page.emulate_media(color_scheme=theme, reduced_motion="reduce")
         page.goto(address, wait_until="networkidle")
         violations = axe_violations(page)
         if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
             violations.append("page is wider than the viewport")
+        violations += [f"clipped head: {text}" for text in page.evaluate(CLIPPED_HEADS)]
         if violations:
-            problems[address.removeprefix(session.path)] = violations
+            problems[f"{address} {width} {theme}"] = violations
+    return problems
+
+
+@VARIANTS
+def test_every_page_passes_axe_and_fits_the_viewport(session, variants):
+    problems = find_problems(session.page, page_paths(session), variants)
     # The browser console reports the 404 of the missing page and the 422 of the invalid filter.
     failed_requests = [text for text in session.console_errors if "404" in text or "422" in text]
     session.console_errors[:] = [

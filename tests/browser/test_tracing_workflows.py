@@ -8,11 +8,11 @@ from playwright.sync_api import expect
 
 from apps.feedback.models import Feedback
 from tests.browser.test_workflows import ingest_nested_trace
-from tests.factories.tracing import read, stored_run
+from tests.factories.tracing import read_run, stored_run
 
 
 def project_path(session, run_id):
-    return f"{session.path}/projects/p/{read(session.workspace, run_id).row.project_id}"
+    return f"{session.path}/projects/p/{read_run(session.workspace, run_id).row.project_id}"
 
 
 def test_facet_and_filter_text_share_the_same_state(session):

@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from django.db import connections
 from playwright.sync_api import expect
 
+from apps.deployments import dispatch
 from apps.deployments.models import StatusChange
-from apps.deployments.services import notifications
 from tests.factories.deployments import DeploymentFactory, LogLineFactory, RevisionFactory
-from tests.factories.tracing import ingest, read, stored_run, wire_run
+from tests.factories.tracing import ingest, read_run, stored_run, wire_run
 
 
 def test_sign_in_rejects_a_wrong_password_and_then_redirects_to_the_requested_page(
@@ -43,7 +43,7 @@ def write_log_line(revision, message):
     """Write a log line and notify readers from a thread without an event loop."""
     LogLineFactory(revision=revision, message=message)
     with ThreadPoolExecutor(1) as builder:
-        builder.submit(notifications.notify_revision_changed, revision.pk).result()
+        builder.submit(dispatch.notify_revision_changed, revision.pk).result()
         builder.submit(connections.close_all).result()
 
 
@@ -64,6 +64,8 @@ def test_build_log_appends_lines_and_ends_with_the_build(session):
     StatusChange.unscoped.create(workspace=session.workspace, revision=revision, status="DEPLOYED")
     revision.status = "DEPLOYED"
     revision.save()
+    revision.deployment.active_revision = revision
+    revision.deployment.save()
     write_log_line(revision, "Live")
 
     expect(log.locator(".log-state")).to_have_text("Ended")
@@ -122,7 +124,7 @@ def ingest_nested_trace(workspace):
 
 def test_keyboard_moves_through_the_runs_of_a_trace(session):
     root, child, _ = ingest_nested_trace(session.workspace)
-    project_id = read(session.workspace, root["id"]).row.project_id
+    project_id = read_run(session.workspace, root["id"]).row.project_id
     page = session.goto(f"{session.path}/projects/p/{project_id}")
     page.keyboard.press("j")
     page.keyboard.press("Enter")
@@ -150,7 +152,7 @@ def test_keyboard_moves_through_the_runs_of_a_trace(session):
 
 def test_tree_search_dims_other_runs_and_opens_the_match(session):
     root, *_ = ingest_nested_trace(session.workspace)
-    project_id = read(session.workspace, root["id"]).row.project_id
+    project_id = read_run(session.workspace, root["id"]).row.project_id
     page = session.goto(f"{session.path}/projects/p/{project_id}/r/{root['id']}")
     expect(page.get_by_role("treeitem")).to_have_count(3)
 
@@ -165,7 +167,7 @@ def test_tree_search_dims_other_runs_and_opens_the_match(session):
 def test_large_trace_renders_only_the_visible_rows(session):
     root = wire_run(name="crawl")
     ingest(session.workspace, root, *(wire_run(root, name=f"page {n}") for n in range(600)))
-    project_id = read(session.workspace, root["id"]).row.project_id
+    project_id = read_run(session.workspace, root["id"]).row.project_id
     page = session.goto(f"{session.path}/projects/p/{project_id}/r/{root['id']}")
     page.get_by_role("tree").focus()
 
@@ -177,7 +179,7 @@ def test_large_trace_renders_only_the_visible_rows(session):
 
 def test_new_traces_are_announced_in_the_list(session):
     run_id = stored_run(session.workspace)
-    project_id = read(session.workspace, run_id).row.project_id
+    project_id = read_run(session.workspace, run_id).row.project_id
     session.goto(f"{session.path}/projects/p/{project_id}")
     expect(session.page.locator("tr[data-row]")).to_have_count(1)
 

@@ -1,4 +1,4 @@
-"""The reference of the Agent Server, section by section, asked by the public Python client.
+"""Contract tests of the Agent Server by section of its reference, with the public Python client.
 
-Everything here speaks to the shared live platform over HTTP, as a user of the client would.
+Every test talks to the shared live platform over HTTP, as a user of the client would.
 """

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
+import httpx
 import pytest
 from langgraph_sdk import get_sync_client
 from langgraph_sdk.client import SyncLangGraphClient
 
-from tests.contract.deploying import deploy
+from tests.contract.deployment import deploy
+from tests.contract.leaked_sockets import collect_open_sockets, pytest_collection_modifyitems
+from tests.contract.sse import RawClient
 from tests.live import Live
+
+__all__ = ["collect_open_sockets", "pytest_collection_modifyitems"]
+
+WEBHOOK_TOKEN = "s3cret"
 
 
 @pytest.fixture(scope="session")
@@ -26,16 +33,47 @@ def client(live: Live, agent_url: str) -> Iterator[SyncLangGraphClient]:
         yield client
 
 
-@pytest.fixture(scope="module", autouse=True)
-def what_the_client_leaves_open_ends_here() -> Iterator[None]:
-    """Sockets that the public clients forget to close; otherwise another test would be blamed."""
-    yield
-    gc.collect()
+@pytest.fixture
+def raw(client: SyncLangGraphClient) -> httpx.Client:
+    """The HTTP client of `client`, for requests that its methods cannot send."""
+    return client.http.client
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.path.is_relative_to(Path(__file__).parent):
-            item.add_marker(
-                pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-            )
+@pytest.fixture(scope="module")
+def raw_client(live: Live, agent_url: str) -> Iterator[RawClient]:
+    """A client that shows server-sent events as they are sent."""
+    raw_client = RawClient(agent_url, live.api_key)
+    yield raw_client
+    raw_client.close()
+
+
+@pytest.fixture
+def mark() -> dict[str, str]:
+    """Metadata that only the rows of this test have."""
+    return {"mark": str(uuid4())}
+
+
+@pytest.fixture
+def thread_id(client: SyncLangGraphClient) -> str:
+    """The id of a new thread."""
+    return client.threads.create()["thread_id"]
+
+
+@pytest.fixture(scope="module")
+def store_url(live: Live) -> str:
+    """The URL of the deployed project with a store index and webhook rules."""
+    folder = Path(__file__).parent / "store_project"
+    return deploy(live, folder, "store", f"LG_WEBHOOK_TOKEN={WEBHOOK_TOKEN}")
+
+
+@pytest.fixture(scope="module")
+def store_client(live: Live, store_url: str) -> Iterator[SyncLangGraphClient]:
+    with get_sync_client(url=store_url, api_key=live.api_key, timeout=60) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def store_raw(live: Live, store_url: str) -> Iterator[httpx.Client]:
+    """An HTTP client of the same deployment."""
+    with httpx.Client(base_url=store_url, headers=live.headers, timeout=60) as client:
+        yield client

@@ -1,4 +1,4 @@
-"""Server-sent events, byte for byte, beside the client that hides them."""
+"""Raw server-sent events, which the SDK client hides."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import httpx
 
 @dataclass(frozen=True)
 class Frame:
-    """One event as it was sent."""
+    """One event of a stream."""
 
     name: str
     data: Any
     id: str | None
 
 
-class Raw:
-    """Requests without the client."""
+class RawClient:
+    """Sends requests without the SDK client."""
 
     def __init__(self, url: str, api_key: str) -> None:
         self._client = httpx.Client(base_url=url, headers={"x-api-key": api_key}, timeout=60)
@@ -33,40 +33,42 @@ class Raw:
     def open(
         self, method: str, path: str, body: Any = None, **headers: str
     ) -> Iterator[httpx.Response]:
-        with self._client.stream(method, path, json=body, headers=headers) as answer:
-            yield answer
+        with self._client.stream(method, path, json=body, headers=headers) as response:
+            yield response
 
-    def frames(self, method: str, path: str, body: Any = None, **headers: str) -> list[Frame]:
-        return frames(self(method, path, body, **headers).text)
+    def request_frames(
+        self, method: str, path: str, body: Any = None, **headers: str
+    ) -> list[Frame]:
+        return parse_frames(self(method, path, body, **headers).text)
 
     def close(self) -> None:
         self._client.close()
 
 
-def frames(text: str) -> list[Frame]:
-    """The events of a body; comments are left out."""
+def parse_frames(text: str) -> list[Frame]:
+    """Parse the events of a body without its comments."""
     blocks = [block.split("\r\n") for block in text.split("\r\n\r\n") if block]
-    return [_frame(lines) for lines in blocks if lines[0].startswith("event: ")]
+    return [_parse_frame(lines) for lines in blocks if lines[0].startswith("event: ")]
 
 
-def live_frames(answer: httpx.Response) -> Iterator[Frame]:
-    """The events of an answer that stays open, as they come."""
+def iterate_frames(response: httpx.Response) -> Iterator[Frame]:
+    """Yield the events of an open response as they arrive."""
     text = ""
-    for piece in answer.iter_text():
+    for piece in response.iter_text():
         *blocks, text = (text + piece).split("\r\n\r\n")
-        yield from frames("\r\n\r\n".join([*blocks, ""]))
+        yield from parse_frames("\r\n\r\n".join([*blocks, ""]))
 
 
-def until(answer: httpx.Response, name: str, **data: Any) -> list[Frame]:
-    """What comes, up to an event of that name whose data has these values."""
-    found = []
-    for frame in live_frames(answer):
-        found.append(frame)
+def read_until(response: httpx.Response, name: str, **data: Any) -> list[Frame]:
+    """Read events up to an event of that name whose data has these values."""
+    received = []
+    for frame in iterate_frames(response):
+        received.append(frame)
         if frame.name == name and data.items() <= dict(frame.data).items():
-            return found
+            return received
     raise AssertionError(f"the stream ended without {name}")
 
 
-def _frame(lines: list[str]) -> Frame:
+def _parse_frame(lines: list[str]) -> Frame:
     fields = dict(line.split(": ", 1) for line in lines)
     return Frame(fields["event"], json.loads(fields["data"]), fields.get("id"))

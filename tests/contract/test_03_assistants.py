@@ -1,11 +1,10 @@
-"""Section 3: assistants, their versions, and what their graphs look like."""
+"""Section 3: assistants, their versions, and the drawings and schemas of their graphs."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID, uuid4, uuid5
 
-import httpx
 import pytest
 from langgraph_sdk.errors import APIStatusError, ConflictError, NotFoundError
 
@@ -18,26 +17,13 @@ def assistants(client):
     return client.assistants
 
 
-@pytest.fixture
-def raw(live, agent_url):
-    """Requests as they stand, for what the client never sends."""
-    with httpx.Client(base_url=agent_url, headers=live.headers, timeout=60) as http:
-        yield http
+# System assistants
 
 
-@pytest.fixture
-def mark():
-    """Metadata of this test alone."""
-    return {"mark": str(uuid4())}
+def test_each_graph_has_a_system_assistant_with_a_derived_id(assistants):
+    assistant = assistants.get(STEPS)
 
-
-# Made by the system
-
-
-def test_each_graph_has_an_assistant_of_a_known_id(assistants):
-    found = assistants.get(STEPS)
-
-    assert {name: found[name] for name in found if not name.endswith("_at")} == {
+    assert {name: assistant[name] for name in assistant if not name.endswith("_at")} == {
         "assistant_id": STEPS,
         "graph_id": "steps",
         "name": "steps",
@@ -49,17 +35,17 @@ def test_each_graph_has_an_assistant_of_a_known_id(assistants):
     }
 
 
-def test_the_system_made_ones_are_found_by_their_metadata(assistants):
-    found = assistants.search(metadata={"created_by": "system"}, graph_id="steps", limit=100)
+def test_system_assistants_are_found_by_their_metadata(assistants):
+    rows = assistants.search(metadata={"created_by": "system"}, graph_id="steps", limit=100)
 
-    assert [row["assistant_id"] for row in found] == [STEPS]
+    assert [row["assistant_id"] for row in rows] == [STEPS]
 
 
 def test_a_graph_without_a_description_has_none(assistants):
     assert assistants.get(str(uuid5(NAMESPACE, "human")))["description"] is None
 
 
-def test_a_graphs_own_assistant_cannot_be_deleted(assistants):
+def test_a_system_assistant_cannot_be_deleted(assistants):
     with pytest.raises(ConflictError):
         assistants.delete(STEPS)
 
@@ -69,86 +55,96 @@ def test_a_graphs_own_assistant_cannot_be_deleted(assistants):
 # Create
 
 
-def test_defaults_of_a_new_assistant(assistants):
-    made = assistants.create("steps")
+def test_a_new_assistant_has_the_defaults(assistants):
+    assistant = assistants.create("steps")
 
-    assert (made["name"], made["description"], made["version"]) == ("Untitled", None, 1)
-    assert (made["config"], made["context"], made["metadata"]) == ({}, {}, {})
-    assert UUID(made["assistant_id"]).version == 4
-    assert assistants.get(made["assistant_id"]) == made
+    assert (assistant["name"], assistant["description"], assistant["version"]) == (
+        "Untitled",
+        None,
+        1,
+    )
+    assert (assistant["config"], assistant["context"], assistant["metadata"]) == ({}, {}, {})
+    assert UUID(assistant["assistant_id"]).version == 4
+    assert assistants.get(assistant["assistant_id"]) == assistant
 
 
-def test_everything_that_can_be_given_is_kept(assistants, mark):
-    given = str(uuid4())
-    made = assistants.create(
+def test_all_given_fields_are_stored(assistants, mark):
+    assistant_id = str(uuid4())
+    assistant = assistants.create(
         "steps",
         config={"tags": ["a"], "recursion_limit": 7},
         context={"tone": "dry"},
         metadata=mark,
-        assistant_id=given,
+        assistant_id=assistant_id,
         name="Mine",
         description="Of use",
     )
 
-    assert made["assistant_id"] == given
-    assert made["config"] == {
+    assert assistant["assistant_id"] == assistant_id
+    assert assistant["config"] == {
         "tags": ["a"],
         "recursion_limit": 7,
         "configurable": {"tone": "dry"},
     }
-    assert made["context"] == {"tone": "dry"}
-    assert (made["metadata"], made["name"], made["description"]) == (mark, "Mine", "Of use")
+    assert assistant["context"] == {"tone": "dry"}
+    assert (assistant["metadata"], assistant["name"], assistant["description"]) == (
+        mark,
+        "Mine",
+        "Of use",
+    )
 
 
 def test_configurable_fills_context(assistants):
-    made = assistants.create("steps", config={"configurable": {"tone": "dry"}})
+    assistant = assistants.create("steps", config={"configurable": {"tone": "dry"}})
 
-    assert made["context"] == {"tone": "dry"}
+    assert assistant["context"] == {"tone": "dry"}
 
 
-def test_configurable_and_context_at_once_are_refused(assistants):
-    with pytest.raises(APIStatusError) as refused:
+def test_configurable_and_context_together_are_rejected(assistants):
+    with pytest.raises(APIStatusError) as caught:
         assistants.create("steps", config={"configurable": {"a": 1}}, context={"a": 1})
 
-    assert refused.value.status_code == 400
+    assert caught.value.status_code == 400
 
 
-def test_an_unknown_graph_is_not_found_and_the_known_ones_are_named(assistants):
+def test_the_error_of_an_unknown_graph_names_the_known_graphs(assistants):
     with pytest.raises(NotFoundError, match="steps"):
         assistants.create("nothing")
 
 
-def test_a_graph_is_needed(raw):
+def test_an_assistant_without_a_graph_is_rejected(raw):
     assert raw.post("/assistants", json={}).status_code == 422
 
 
-def test_an_id_can_be_taken_once(assistants):
-    given = str(uuid4())
-    assistants.create("steps", assistant_id=given)
+def test_a_taken_id_is_a_conflict(assistants):
+    assistant_id = str(uuid4())
+    assistants.create("steps", assistant_id=assistant_id)
 
-    with pytest.raises(ConflictError, match=f"Assistant {given} already exists"):
-        assistants.create("steps", assistant_id=given)
-
-
-def test_do_nothing_gives_the_old_one_back(assistants):
-    given = str(uuid4())
-    first = assistants.create("steps", assistant_id=given, name="first")
-
-    again = assistants.create("steps", assistant_id=given, name="second", if_exists="do_nothing")
-
-    assert again == first
+    with pytest.raises(ConflictError, match=f"Assistant {assistant_id} already exists"):
+        assistants.create("steps", assistant_id=assistant_id)
 
 
-def test_an_id_that_is_no_uuid(raw):
-    answer = raw.get("/assistants/steps")
+def test_do_nothing_returns_the_existing_assistant(assistants):
+    assistant_id = str(uuid4())
+    first = assistants.create("steps", assistant_id=assistant_id, name="first")
 
-    assert (answer.status_code, answer.json()["detail"]) == (
+    second = assistants.create(
+        "steps", assistant_id=assistant_id, name="second", if_exists="do_nothing"
+    )
+
+    assert second == first
+
+
+def test_an_id_that_is_not_a_uuid_is_rejected(raw):
+    response = raw.get("/assistants/steps")
+
+    assert (response.status_code, response.json()["detail"]) == (
         422,
         "Invalid assistant ID: must be a UUID",
     )
 
 
-def test_an_id_that_nobody_has(assistants):
+def test_an_unknown_id_is_not_found(assistants):
     with pytest.raises(NotFoundError, match="Not Found"):
         assistants.get(str(uuid4()))
 
@@ -156,11 +152,11 @@ def test_an_id_that_nobody_has(assistants):
 # Update and versions
 
 
-def test_an_update_is_a_version(assistants):
-    made = assistants.create("steps", metadata={"a": 1}, context={"x": 1}, name="one")
+def test_an_update_creates_a_version(assistants):
+    assistant = assistants.create("steps", metadata={"a": 1}, context={"x": 1}, name="one")
 
     changed = assistants.update(
-        made["assistant_id"], graph_id="human", metadata={"b": 2}, context={"y": 2}, name="two"
+        assistant["assistant_id"], graph_id="human", metadata={"b": 2}, context={"y": 2}, name="two"
     )
 
     assert (changed["version"], changed["graph_id"], changed["name"]) == (2, "human", "two")
@@ -169,107 +165,109 @@ def test_an_update_is_a_version(assistants):
     assert changed["config"] == {"configurable": {"y": 2}}
 
 
-def test_config_is_replaced_whole(assistants):
-    made = assistants.create("steps", config={"tags": ["a"], "configurable": {"x": 1}})
+def test_an_update_replaces_the_whole_config(assistants):
+    assistant = assistants.create("steps", config={"tags": ["a"], "configurable": {"x": 1}})
 
-    changed = assistants.update(made["assistant_id"], config={"recursion_limit": 5})
+    changed = assistants.update(assistant["assistant_id"], config={"recursion_limit": 5})
 
     assert (changed["config"], changed["context"]) == ({"recursion_limit": 5}, {})
 
 
-def test_updating_what_is_not_there(assistants):
+def test_updating_a_missing_assistant_is_not_found(assistants):
     with pytest.raises(NotFoundError):
         assistants.update(str(uuid4()), name="x")
 
 
-def test_updating_to_an_unknown_graph(assistants):
-    made = assistants.create("steps")
+def test_updating_to_an_unknown_graph_changes_nothing(assistants):
+    assistant = assistants.create("steps")
 
     with pytest.raises(NotFoundError):
-        assistants.update(made["assistant_id"], graph_id="nothing")
+        assistants.update(assistant["assistant_id"], graph_id="nothing")
 
-    assert assistants.get(made["assistant_id"]) == made
+    assert assistants.get(assistant["assistant_id"]) == assistant
 
 
-def test_versions_come_newest_first(assistants):
-    made = assistants.create("steps", name="one")
-    assistants.update(made["assistant_id"], name="two")
-    assistants.update(made["assistant_id"], name="three")
+def test_versions_are_listed_newest_first(assistants):
+    assistant = assistants.create("steps", name="one")
+    assistants.update(assistant["assistant_id"], name="two")
+    assistants.update(assistant["assistant_id"], name="three")
 
-    versions = assistants.get_versions(made["assistant_id"])
+    versions = assistants.get_versions(assistant["assistant_id"])
 
     assert [(row["version"], row["name"]) for row in versions] == [
         (3, "three"),
         (2, "two"),
         (1, "one"),
     ]
-    assert set(versions[0]) == set(made) - {"updated_at"}
+    assert set(versions[0]) == set(assistant) - {"updated_at"}
 
 
-def test_versions_by_metadata_and_page(assistants):
-    made = assistants.create("steps", metadata={"stage": "draft"})
-    assistants.update(made["assistant_id"], metadata={"stage": "final"})
+def test_versions_are_filtered_by_metadata_and_paged(assistants):
+    assistant = assistants.create("steps", metadata={"stage": "draft"})
+    assistants.update(assistant["assistant_id"], metadata={"stage": "final"})
 
-    by_metadata = assistants.get_versions(made["assistant_id"], metadata={"stage": "draft"})
-    page = assistants.get_versions(made["assistant_id"], limit=1, offset=1)
+    by_metadata = assistants.get_versions(assistant["assistant_id"], metadata={"stage": "draft"})
+    page = assistants.get_versions(assistant["assistant_id"], limit=1, offset=1)
 
     assert [row["version"] for row in by_metadata] == [1]
     assert [row["version"] for row in page] == [1]
 
 
-def test_versions_of_nobody(assistants):
+def test_versions_of_a_missing_assistant_are_not_found(assistants):
     with pytest.raises(NotFoundError):
         assistants.get_versions(str(uuid4()))
 
 
-def test_going_back_restores_config_and_context(assistants):
-    made = assistants.create("steps", context={"x": 1}, name="one")
-    assistants.update(made["assistant_id"], context={"x": 2}, name="two")
+def test_activating_an_old_version_restores_config_and_context(assistants):
+    assistant = assistants.create("steps", context={"x": 1}, name="one")
+    assistants.update(assistant["assistant_id"], context={"x": 2}, name="two")
 
-    back = assistants.set_latest(made["assistant_id"], 1)
+    back = assistants.set_latest(assistant["assistant_id"], 1)
 
     assert (back["version"], back["name"], back["context"]) == (1, "one", {"x": 1})
     assert back["config"] == {"configurable": {"x": 1}}
 
 
-def test_after_going_back_the_next_version_is_the_highest_and_one(assistants):
-    made = assistants.create("steps", name="one")
-    assistants.update(made["assistant_id"], name="two")
-    assistants.set_latest(made["assistant_id"], 1)
+def test_the_version_after_an_activation_has_the_next_highest_number(assistants):
+    assistant = assistants.create("steps", name="one")
+    assistants.update(assistant["assistant_id"], name="two")
+    assistants.set_latest(assistant["assistant_id"], 1)
 
-    changed = assistants.update(made["assistant_id"], description="more")
+    changed = assistants.update(assistant["assistant_id"], description="more")
 
     assert (changed["version"], changed["name"]) == (3, "one")
 
 
-def test_a_version_that_is_not_there(assistants):
-    made = assistants.create("steps")
+def test_activating_a_missing_version_is_not_found(assistants):
+    assistant = assistants.create("steps")
 
     with pytest.raises(NotFoundError):
-        assistants.set_latest(made["assistant_id"], 9)
+        assistants.set_latest(assistant["assistant_id"], 9)
 
 
-def test_updates_at_once_lose_nothing(assistants):
-    made = assistants.create("steps")
+def test_concurrent_updates_are_all_stored(assistants):
+    assistant = assistants.create("steps")
 
     def change(number):
-        return assistants.update(made["assistant_id"], metadata={f"k{number}": number})["version"]
+        return assistants.update(assistant["assistant_id"], metadata={f"k{number}": number})[
+            "version"
+        ]
 
     with ThreadPoolExecutor(4) as pool:
         versions = list(pool.map(change, range(8)))
 
     assert sorted(versions) == list(range(2, 10))
-    newest = assistants.get(made["assistant_id"])
+    newest = assistants.get(assistant["assistant_id"])
     assert newest["metadata"] == {f"k{number}": number for number in range(8)}
 
 
 def test_runs_use_the_active_version(client, assistants):
-    made = assistants.create("context", context={"tone": "dry"})
-    assistants.update(made["assistant_id"], context={"tone": "warm"})
+    assistant = assistants.create("context", context={"tone": "dry"})
+    assistants.update(assistant["assistant_id"], context={"tone": "warm"})
 
-    newer = client.runs.wait(None, made["assistant_id"], input={"question": "?"})
-    assistants.set_latest(made["assistant_id"], 1)
-    older = client.runs.wait(None, made["assistant_id"], input={"question": "?"})
+    newer = client.runs.wait(None, assistant["assistant_id"], input={"question": "?"})
+    assistants.set_latest(assistant["assistant_id"], 1)
+    older = client.runs.wait(None, assistant["assistant_id"], input={"question": "?"})
 
     assert (newer["answer"], older["answer"]) == ("warm 3", "dry 3")
 
@@ -277,55 +275,55 @@ def test_runs_use_the_active_version(client, assistants):
 # Delete
 
 
-def test_a_deleted_assistant_is_gone_with_its_versions(assistants):
-    made = assistants.create("steps")
+def test_a_deleted_assistant_is_not_found_with_its_versions(assistants):
+    assistant = assistants.create("steps")
 
-    assistants.delete(made["assistant_id"])
+    assistants.delete(assistant["assistant_id"])
 
     for call in (assistants.get, assistants.get_versions, assistants.delete):
         with pytest.raises(NotFoundError):
-            call(made["assistant_id"])
+            call(assistant["assistant_id"])
 
 
-def test_deleting_says_so_without_a_body(raw):
-    made = raw.post("/assistants", json={"graph_id": "steps"}).json()
+def test_deleting_answers_204_without_a_body(raw):
+    assistant = raw.post("/assistants", json={"graph_id": "steps"}).json()
 
-    answer = raw.delete(f"/assistants/{made['assistant_id']}?delete_threads=false")
+    response = raw.delete(f"/assistants/{assistant['assistant_id']}?delete_threads=false")
 
-    assert (answer.status_code, answer.content) == (204, b"")
+    assert (response.status_code, response.content) == (204, b"")
 
 
 def test_threads_outlive_their_assistant(client, assistants):
-    made = assistants.create("steps")
+    assistant = assistants.create("steps")
     thread = client.threads.create()
-    client.runs.wait(thread["thread_id"], made["assistant_id"], input={"notes": []})
+    client.runs.wait(thread["thread_id"], assistant["assistant_id"], input={"notes": []})
 
-    assistants.delete(made["assistant_id"])
+    assistants.delete(assistant["assistant_id"])
 
     state = client.threads.get_state(thread["thread_id"])
     assert state["values"]["notes"] == ["plan", "write", "review"]
     assert len(client.runs.list(thread["thread_id"])) == 1
 
 
-def test_threads_can_go_with_their_assistant(client, assistants):
-    made = assistants.create("steps")
+def test_threads_are_deleted_with_their_assistant_on_request(client, assistants):
+    assistant = assistants.create("steps")
     thread, other = client.threads.create(), client.threads.create()
-    client.runs.wait(thread["thread_id"], made["assistant_id"], input={"notes": []})
+    client.runs.wait(thread["thread_id"], assistant["assistant_id"], input={"notes": []})
     client.runs.wait(other["thread_id"], "steps", input={"notes": []})
 
-    assistants.delete(made["assistant_id"], delete_threads=True)
+    assistants.delete(assistant["assistant_id"], delete_threads=True)
 
     with pytest.raises(NotFoundError):
         client.threads.get(thread["thread_id"])
     assert client.threads.get(other["thread_id"])["thread_id"] == other["thread_id"]
 
 
-def test_running_runs_stop_when_their_thread_goes_with_the_assistant(client, assistants):
-    made = assistants.create("slow")
+def test_runs_stop_when_their_thread_is_deleted_with_the_assistant(client, assistants):
+    assistant = assistants.create("slow")
     thread = client.threads.create()
-    client.runs.create(thread["thread_id"], made["assistant_id"], input={"seconds": 60})
+    client.runs.create(thread["thread_id"], assistant["assistant_id"], input={"seconds": 60})
 
-    assistants.delete(made["assistant_id"], delete_threads=True)
+    assistants.delete(assistant["assistant_id"], delete_threads=True)
 
     with pytest.raises(NotFoundError):
         client.threads.get(thread["thread_id"])
@@ -335,7 +333,7 @@ def test_running_runs_stop_when_their_thread_goes_with_the_assistant(client, ass
 
 
 @pytest.fixture
-def five(assistants, mark):
+def five_assistants(assistants, mark):
     """Five assistants of one mark: a0 of `human`, a1 ... a4 of `steps`."""
     return [
         assistants.create(
@@ -347,14 +345,14 @@ def five(assistants, mark):
     ]
 
 
-def test_newest_come_first(assistants, five, mark):
-    found = assistants.search(metadata=mark)
+def test_a_search_lists_the_newest_first(assistants, five_assistants, mark):
+    rows = assistants.search(metadata=mark)
 
-    assert [row["name"] for row in found] == ["a4", "a3", "a2", "a1", "a0"]
-    assert found[0] == five[4]
+    assert [row["name"] for row in rows] == ["a4", "a3", "a2", "a1", "a0"]
+    assert rows[0] == five_assistants[4]
 
 
-def test_pages_say_how_to_go_on(assistants, five, mark):
+def test_a_page_names_the_next_offset(assistants, five_assistants, mark):
     first = assistants.search(metadata=mark, limit=2, response_format="object")
     last = assistants.search(metadata=mark, limit=2, offset=4, response_format="object")
 
@@ -364,7 +362,7 @@ def test_pages_say_how_to_go_on(assistants, five, mark):
     assert last["next"] is None
 
 
-def test_the_headers_of_a_page(raw, five, mark):
+def test_a_page_has_pagination_headers(raw, five_assistants, mark):
     middle = raw.post("/assistants/search", json={"metadata": mark, "limit": 2})
     last = raw.post("/assistants/search", json={"metadata": mark, "limit": 2, "offset": 3})
 
@@ -377,7 +375,7 @@ def test_the_headers_of_a_page(raw, five, mark):
     ("sort_by", "first"),
     [("name", "a0"), ("created_at", "a0"), ("graph_id", "a0"), ("updated_at", "a0")],
 )
-def test_sorting(assistants, five, mark, sort_by, first):
+def test_a_search_is_sorted(assistants, five_assistants, mark, sort_by, first):
     up = assistants.search(metadata=mark, sort_by=sort_by, sort_order="asc")
     down = assistants.search(metadata=mark, sort_by=sort_by, sort_order="desc")
 
@@ -385,7 +383,7 @@ def test_sorting(assistants, five, mark, sort_by, first):
     assert [row["name"] for row in down] == [row["name"] for row in reversed(up)]
 
 
-def test_filters(assistants, five, mark):
+def test_a_search_is_filtered(assistants, five_assistants, mark):
     def names(**filters):
         return {row["name"] for row in assistants.search(metadata=mark, **filters)}
 
@@ -395,17 +393,17 @@ def test_filters(assistants, five, mark):
     assert [row["name"] for row in nested] == ["a2"]
 
 
-def test_a_percent_sign_is_no_wildcard(assistants, five, mark):
+def test_a_percent_sign_is_not_a_wildcard(assistants, five_assistants, mark):
     assert assistants.search(metadata=mark, name="a%") == []
 
 
-def test_select_leaves_only_what_was_asked_for(assistants, five, mark):
+def test_select_returns_only_the_selected_fields(assistants, five_assistants, mark):
     [row] = assistants.search(metadata=mark, name="a1", select=["name", "graph_id"])
 
     assert row == {"name": "a1", "graph_id": "steps"}
 
 
-def test_counting(assistants, five, mark):
+def test_assistants_are_counted(assistants, five_assistants, mark):
     assert assistants.count(metadata=mark) == 5
     assert assistants.count(metadata=mark, graph_id="steps") == 4
     assert assistants.count(metadata=mark, name="a0") == 1
@@ -422,43 +420,46 @@ def test_counting(assistants, five, mark):
         {"metadata": "text"},
     ],
 )
-def test_searches_that_make_no_sense(raw, body):
-    answer = raw.post("/assistants/search", json=body)
+def test_an_invalid_search_is_rejected(raw, body):
+    response = raw.post("/assistants/search", json=body)
 
-    assert answer.status_code == 422
-    assert isinstance(answer.json()["detail"], str)
+    assert response.status_code == 422
+    assert isinstance(response.json()["detail"], str)
 
 
 def test_a_search_needs_a_body(raw):
-    answer = raw.post("/assistants/search")
+    response = raw.post("/assistants/search")
 
-    assert (answer.status_code, answer.json()["detail"]) == (422, "Invalid JSON in request body")
+    assert (response.status_code, response.json()["detail"]) == (
+        422,
+        "Invalid JSON in request body",
+    )
 
 
-def test_unknown_fields_are_ignored(raw, five, mark):
-    answer = raw.post("/assistants/count", json={"metadata": mark, "from_the_future": 1})
+def test_unknown_fields_are_ignored(raw, five_assistants, mark):
+    response = raw.post("/assistants/count", json={"metadata": mark, "from_the_future": 1})
 
-    assert answer.json() == 5
+    assert response.json() == 5
 
 
 # Drawings, schemas, subgraphs
 
 
-def test_the_drawing_of_an_assistant(assistants):
-    drawn = assistants.get_graph(STEPS)
+def test_the_drawing_has_the_nodes_and_edges_of_the_graph(assistants):
+    drawing = assistants.get_graph(STEPS)
 
-    assert [node["id"] for node in drawn["nodes"]] == [
+    assert [node["id"] for node in drawing["nodes"]] == [
         "__start__",
         "plan",
         "write",
         "review",
         "__end__",
     ]
-    assert {"source": "plan", "target": "write"} in drawn["edges"]
-    assert drawn["nodes"][-1] == {"id": "__end__"}
+    assert {"source": "plan", "target": "write"} in drawing["edges"]
+    assert drawing["nodes"][-1] == {"id": "__end__"}
 
 
-def test_a_graphs_name_will_do(assistants):
+def test_a_drawing_is_read_by_graph_name(assistants):
     assert assistants.get_graph("steps") == assistants.get_graph(STEPS)
 
 
@@ -470,14 +471,14 @@ def test_tool_nodes_list_their_tools(assistants):
     assert {edge["source"] for edge in conditional} == {"agent"}
 
 
-def test_xray_opens_all_the_graphs_inside(assistants):
+def test_xray_expands_all_subgraphs(assistants):
     ids = {node["id"] for node in assistants.get_graph("nested", xray=True)["nodes"]}
 
     assert {"research:outline", "research:search:fetch", "research:search:rank"} <= ids
     assert "research" not in ids
 
 
-def test_xray_opens_so_many_levels(assistants):
+def test_xray_expands_the_given_number_of_levels(assistants):
     ids = {node["id"] for node in assistants.get_graph("nested", xray=1)["nodes"]}
 
     assert {"research:outline", "research:search"} <= ids
@@ -485,26 +486,28 @@ def test_xray_opens_so_many_levels(assistants):
 
 
 @pytest.mark.parametrize("xray", ["-1", "deep", "1.5", "²"])
-def test_xray_that_makes_no_sense(raw, xray):
+def test_an_invalid_xray_is_rejected(raw, xray):
     assert raw.get("/assistants/nested/graph", params={"xray": xray}).status_code == 422
 
 
-def test_the_drawing_of_nobody(assistants):
+def test_the_drawing_of_a_missing_assistant_is_not_found(assistants):
     with pytest.raises(NotFoundError):
         assistants.get_graph(str(uuid4()))
 
 
-def test_a_function_draws_what_the_assistant_configures(assistants):
-    made = assistants.create("factory", context={"nodes": ["one", "two"]})
+def test_the_drawing_of_a_graph_factory_uses_the_context_of_the_assistant(assistants):
+    assistant = assistants.create("factory", context={"nodes": ["one", "two"]})
 
-    drawn = [node["id"] for node in assistants.get_graph(made["assistant_id"])["nodes"]]
-    plain = [node["id"] for node in assistants.get_graph("factory")["nodes"]]
+    configured_ids = [
+        node["id"] for node in assistants.get_graph(assistant["assistant_id"])["nodes"]
+    ]
+    default_ids = [node["id"] for node in assistants.get_graph("factory")["nodes"]]
 
-    assert drawn == ["__start__", "one", "two", "__end__"]
-    assert plain == ["__start__", "only", "__end__"]
+    assert configured_ids == ["__start__", "one", "two", "__end__"]
+    assert default_ids == ["__start__", "only", "__end__"]
 
 
-def test_schemas(assistants):
+def test_an_assistant_has_schemas(assistants):
     schemas = assistants.get_schemas(STEPS)
 
     assert schemas["graph_id"] == "steps"
@@ -514,21 +517,21 @@ def test_schemas(assistants):
     assert (schemas["config_schema"], schemas["context_schema"]) == ({}, None)
 
 
-def test_the_schema_of_a_context(assistants):
+def test_a_context_has_a_schema(assistants):
     schemas = assistants.get_schemas(str(uuid5(NAMESPACE, "context")))
 
     assert set(schemas["context_schema"]["properties"]) == {"tone", "length"}
     assert schemas["config_schema"] == schemas["context_schema"]
 
 
-def test_typed_dicts_of_the_standard_library_have_schemas_too(assistants):
+def test_typed_dicts_of_the_standard_library_have_schemas(assistants):
     schemas = assistants.get_schemas(str(uuid5(NAMESPACE, "factory")))
 
     for name in ("input_schema", "output_schema", "state_schema"):
         assert set(schemas[name]["properties"]) == {"notes", "place"}
 
 
-def test_subgraphs(assistants):
+def test_subgraphs_are_listed_recursively_on_request(assistants):
     direct = assistants.get_subgraphs(str(uuid5(NAMESPACE, "nested")))
     deep = assistants.get_subgraphs(str(uuid5(NAMESPACE, "nested")), recurse=True)
 
@@ -543,7 +546,7 @@ def test_subgraphs(assistants):
     assert "graph_id" not in direct["research"]
 
 
-def test_one_subgraph_by_its_namespace(assistants):
+def test_a_subgraph_is_read_by_its_namespace(assistants):
     nested = str(uuid5(NAMESPACE, "nested"))
 
     assert set(assistants.get_subgraphs(nested, namespace="research")) == {"research"}
@@ -552,5 +555,5 @@ def test_one_subgraph_by_its_namespace(assistants):
     assert assistants.get_subgraphs(nested, namespace="nowhere") == {}
 
 
-def test_a_graph_without_others_inside(assistants):
+def test_a_graph_without_subgraphs_lists_none(assistants):
     assert assistants.get_subgraphs(STEPS) == {}

@@ -1,4 +1,4 @@
-"""Section 5: a thread's state and its history."""
+"""Section 5: the state of a thread and its history."""
 
 from __future__ import annotations
 
@@ -6,29 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID, uuid4
 
 import pytest
-from langgraph_sdk.errors import APIStatusError, ConflictError
+from langgraph_sdk.errors import ConflictError
 
+from tests.compatibility.chosen_clients import requires_client
+from tests.contract.sdk_calls import rejection, run_graph
+
+SELECTION = requires_client("langgraph-sdk", ">0.4.3", "selection of a state's fields")
 UNKNOWN_CHECKPOINT = "1ef4f797-8335-6428-8001-8a1503f9b875"
-
-
-@pytest.fixture
-def raw(client):
-    """The HTTP client underneath."""
-    return client.http.client
-
-
-def ran(client, graph="steps", **run):
-    """A thread on which the graph ran once."""
-    thread_id = client.threads.create()["thread_id"]
-    client.runs.wait(thread_id, graph, **{"input": {"notes": ["asked"]}, **run})
-    return thread_id
-
-
-def refused(call, *arguments, **named):
-    """The status and the text with which the server refuses."""
-    with pytest.raises(APIStatusError) as caught:
-        call(*arguments, **named)
-    return caught.value.response.status_code, caught.value.response.json()["detail"]
 
 
 def steps_of(history):
@@ -54,12 +38,12 @@ def test_a_thread_that_never_ran_has_an_empty_state(client):
     assert client.threads.get_history(thread_id) == []
 
 
-def test_the_state_after_a_run(client):
-    thread_id = ran(client)
+def test_the_state_after_a_run_has_values_and_checkpoint(client):
+    thread_id = run_graph(client)
 
     state = client.threads.get_state(thread_id)
 
-    assert state["values"]["notes"] == ["asked", "plan", "write", "review"]
+    assert state["values"]["notes"] == ["start", "plan", "write", "review"]
     assert (state["next"], state["tasks"], state["interrupts"]) == ([], [], [])
     checkpoint = state["checkpoint"]
     assert (checkpoint["thread_id"], checkpoint["checkpoint_ns"]) == (thread_id, "")
@@ -68,7 +52,7 @@ def test_the_state_after_a_run(client):
     assert state["parent_checkpoint_id"] == state["parent_checkpoint"]["checkpoint_id"]
 
 
-def test_the_metadata_of_a_state_says_where_it_comes_from(client):
+def test_the_metadata_of_a_state_names_its_run(client):
     thread_id = client.threads.create()["thread_id"]
     run = client.runs.create(thread_id, "steps", input={"notes": []}, metadata={"topic": "tea"})
     client.runs.join(thread_id, run["run_id"])
@@ -92,32 +76,32 @@ def test_the_metadata_of_a_state_says_where_it_comes_from(client):
 def test_an_unknown_thread_has_no_state(client):
     unknown = str(uuid4())
 
-    assert refused(client.threads.get_state, unknown)[0] == 404
-    assert refused(client.threads.get_history, unknown)[0] == 404
-    assert refused(client.threads.update_state, unknown, {})[0] == 404
+    assert rejection(client.threads.get_state, unknown)[0] == 404
+    assert rejection(client.threads.get_history, unknown)[0] == 404
+    assert rejection(client.threads.update_state, unknown, {})[0] == 404
 
 
 def test_a_malformed_thread_id_is_422(raw):
-    answers = [raw.get(f"/threads/mine/{what}") for what in ("state", "history")]
+    responses = [raw.get(f"/threads/mine/{resource}") for resource in ("state", "history")]
 
-    assert [answer.status_code for answer in answers] == [422, 422]
-    assert answers[0].json()["detail"] == "Invalid thread ID: must be a UUID"
+    assert [response.status_code for response in responses] == [422, 422]
+    assert responses[0].json()["detail"] == "Invalid thread ID: must be a UUID"
 
 
-def test_the_state_at_a_checkpoint(client):
-    thread_id = ran(client)
+def test_the_state_is_read_at_a_checkpoint_id(client):
+    thread_id = run_graph(client)
     history = client.threads.get_history(thread_id)
     planned = next(state for state in history if state["next"] == ["write"])
 
     state = client.threads.get_state(thread_id, checkpoint_id=planned["checkpoint_id"])
 
-    assert state["values"]["notes"] == ["asked", "plan"]
+    assert state["values"]["notes"] == ["start", "plan"]
     assert state["next"] == ["write"]
     assert state == planned
 
 
-def test_the_state_at_a_checkpoint_reference(client):
-    thread_id = ran(client)
+def test_the_state_is_read_at_a_checkpoint_object(client):
+    thread_id = run_graph(client)
     planned = client.threads.get_history(thread_id)[2]
 
     state = client.threads.get_state(thread_id, checkpoint=planned["checkpoint"])
@@ -127,8 +111,8 @@ def test_the_state_at_a_checkpoint_reference(client):
 
 
 @pytest.mark.parametrize("checkpoint_id", [UNKNOWN_CHECKPOINT, "not-a-uuid"])
-def test_an_unknown_checkpoint_is_an_empty_state_of_that_name(client, checkpoint_id):
-    thread_id = ran(client)
+def test_an_unknown_checkpoint_is_an_empty_state_with_its_id(client, checkpoint_id):
+    thread_id = run_graph(client)
 
     state = client.threads.get_state(thread_id, checkpoint_id=checkpoint_id)
 
@@ -136,7 +120,7 @@ def test_an_unknown_checkpoint_is_an_empty_state_of_that_name(client, checkpoint
     assert state["checkpoint"]["checkpoint_id"] == checkpoint_id
 
 
-def test_a_checkpoint_on_a_thread_that_never_ran_is_empty_and_named(client):
+def test_a_checkpoint_of_a_thread_without_runs_is_an_empty_state_with_its_id(client):
     thread_id = client.threads.create()["thread_id"]
 
     state = client.threads.get_state(thread_id, checkpoint_id=UNKNOWN_CHECKPOINT)
@@ -144,16 +128,17 @@ def test_a_checkpoint_on_a_thread_that_never_ran_is_empty_and_named(client):
     assert (state["values"], state["checkpoint"]["checkpoint_id"]) == ({}, UNKNOWN_CHECKPOINT)
 
 
-def test_a_posted_checkpoint_is_required(client, raw):
-    thread_id = ran(client)
+def test_posting_without_a_checkpoint_is_rejected(client, raw):
+    thread_id = run_graph(client)
 
-    answer = raw.post(f"/threads/{thread_id}/state/checkpoint", json={"subgraphs": False})
+    response = raw.post(f"/threads/{thread_id}/state/checkpoint", json={"subgraphs": False})
 
-    assert answer.status_code == 422
+    assert response.status_code == 422
 
 
-def test_a_state_with_the_fields_that_were_selected(client, raw):
-    thread_id = ran(client)
+@SELECTION
+def test_a_state_has_the_selected_fields(client, raw):
+    thread_id = run_graph(client)
 
     repeated = client.threads.get_state(thread_id, select=["next", "values.count"])
     as_json = raw.get(f"/threads/{thread_id}/state", params={"select": '["metadata"]'}).json()
@@ -167,10 +152,11 @@ def test_a_state_with_the_fields_that_were_selected(client, raw):
     assert list(posted) == ["values"]
 
 
+@SELECTION
 def test_an_unknown_field_cannot_be_selected(client):
-    thread_id = ran(client)
+    thread_id = run_graph(client)
 
-    status, detail = refused(client.threads.get_state, thread_id, select=["colour"])
+    status, detail = rejection(client.threads.get_state, thread_id, select=["colour"])
 
     assert (status, detail) == (422, "select: unknown field 'colour'")
 
@@ -179,23 +165,23 @@ def test_an_unknown_field_cannot_be_selected(client):
 
 
 @pytest.fixture(scope="module")
-def asking_inside(client):
-    """A thread whose innermost graph has a question."""
-    return ran(client, "nested", input={"topic": "tea", "ask": True})
+def interrupted_inside(client):
+    """A thread whose innermost subgraph is interrupted."""
+    return run_graph(client, "nested", input={"topic": "tea", "ask": True})
 
 
-def test_a_task_that_is_a_graph_names_its_checkpoint_namespace(client, asking_inside):
-    [task] = client.threads.get_state(asking_inside)["tasks"]
+def test_a_subgraph_task_names_its_checkpoint_namespace(client, interrupted_inside):
+    [task] = client.threads.get_state(interrupted_inside)["tasks"]
 
     assert (task["name"], task["state"]) == ("research", None)
     assert task["checkpoint"] == {
-        "thread_id": asking_inside,
+        "thread_id": interrupted_inside,
         "checkpoint_ns": f"research:{task['id']}",
     }
 
 
-def test_with_subgraphs_the_states_are_nested(client, asking_inside):
-    [task] = client.threads.get_state(asking_inside, subgraphs=True)["tasks"]
+def test_the_states_of_subgraphs_are_nested_on_request(client, interrupted_inside):
+    [task] = client.threads.get_state(interrupted_inside, subgraphs=True)["tasks"]
 
     research = task["state"]
     [inner] = research["tasks"]
@@ -207,8 +193,8 @@ def test_with_subgraphs_the_states_are_nested(client, asking_inside):
     assert search["checkpoint"]["checkpoint_ns"] == f"research:{task['id']}|search:{inner['id']}"
 
 
-def test_a_question_inside_has_one_id_on_every_level(client, asking_inside):
-    state = client.threads.get_state(asking_inside, subgraphs=True)
+def test_an_interrupt_of_a_subgraph_has_one_id_on_every_level(client, interrupted_inside):
+    state = client.threads.get_state(interrupted_inside, subgraphs=True)
 
     levels = [state]
     while levels[-1]["tasks"] and levels[-1]["tasks"][0]["state"]:
@@ -218,19 +204,19 @@ def test_a_question_inside_has_one_id_on_every_level(client, asking_inside):
     assert levels[0]["interrupts"][0]["value"] == {"may I fetch": "tea"}
 
 
-def test_the_state_of_a_namespace(client, asking_inside):
-    [task] = client.threads.get_state(asking_inside)["tasks"]
+def test_the_state_of_a_namespace_is_read(client, interrupted_inside):
+    [task] = client.threads.get_state(interrupted_inside)["tasks"]
 
-    state = client.threads.get_state(asking_inside, checkpoint=task["checkpoint"])
+    state = client.threads.get_state(interrupted_inside, checkpoint=task["checkpoint"])
 
     assert state["values"]["outline"] == ["tea"]
     assert state["next"] == ["search"]
 
 
-def test_the_history_of_a_namespace(client, asking_inside):
-    [task] = client.threads.get_state(asking_inside)["tasks"]
+def test_the_history_of_a_namespace_is_listed(client, interrupted_inside):
+    [task] = client.threads.get_state(interrupted_inside)["tasks"]
 
-    history = client.threads.get_history(asking_inside, checkpoint=task["checkpoint"])
+    history = client.threads.get_history(interrupted_inside, checkpoint=task["checkpoint"])
 
     assert [state["next"] for state in history] == [["search"], ["outline"], ["__start__"]]
     assert {state["checkpoint"]["checkpoint_ns"] for state in history} == {
@@ -239,14 +225,14 @@ def test_the_history_of_a_namespace(client, asking_inside):
 
 
 def test_a_namespace_can_be_updated(client):
-    thread_id = ran(client, "nested", input={"topic": "tea", "ask": True})
+    thread_id = run_graph(client, "nested", input={"topic": "tea", "ask": True})
     [task] = client.threads.get_state(thread_id)["tasks"]
 
-    made = client.threads.update_state(
+    update = client.threads.update_state(
         thread_id, {"outline": ["coffee"]}, checkpoint=task["checkpoint"]
     )
 
-    assert made["checkpoint"]["checkpoint_ns"] == task["checkpoint"]["checkpoint_ns"]
+    assert update["checkpoint"]["checkpoint_ns"] == task["checkpoint"]["checkpoint_ns"]
     inner = client.threads.get_state(thread_id, checkpoint=task["checkpoint"])
     assert inner["values"]["outline"] == ["coffee"]
     assert client.threads.get(thread_id)["status"] == "interrupted"
@@ -256,7 +242,7 @@ def test_a_namespace_can_be_updated(client):
 
 
 def test_history_is_newest_first_with_steps_from_minus_one(client):
-    thread_id = ran(client)
+    thread_id = run_graph(client)
 
     history = client.threads.get_history(thread_id)
 
@@ -273,14 +259,14 @@ def test_history_is_newest_first_with_steps_from_minus_one(client):
 
 
 def test_each_state_of_a_history_names_its_parent(client):
-    history = client.threads.get_history(ran(client))
+    history = client.threads.get_history(run_graph(client))
 
     parents = [state["parent_checkpoint_id"] for state in history[:-1]]
     assert parents == [state["checkpoint_id"] for state in history[1:]]
 
 
 def test_past_tasks_carry_their_results(client):
-    history = client.threads.get_history(ran(client))
+    history = client.threads.get_history(run_graph(client))
 
     [task] = history[1]["tasks"]
     assert (task["name"], task["error"], task["interrupts"]) == ("review", None, [])
@@ -288,29 +274,29 @@ def test_past_tasks_carry_their_results(client):
 
 
 def test_the_default_limit_is_one(client, raw):
-    thread_id = ran(client)
+    thread_id = run_graph(client)
 
-    got = raw.get(f"/threads/{thread_id}/history")
+    read = raw.get(f"/threads/{thread_id}/history")
     posted = raw.post(f"/threads/{thread_id}/history", json={})
 
-    assert len(got.json()) == len(posted.json()) == 1
-    assert got.json() == posted.json()
+    assert len(read.json()) == len(posted.json()) == 1
+    assert read.json() == posted.json()
 
 
 @pytest.mark.parametrize("limit", [0, 1001, -1, "many"])
 def test_a_limit_out_of_range_is_422(client, raw, limit):
     thread_id = client.threads.create()["thread_id"]
 
-    answers = [
+    responses = [
         raw.get(f"/threads/{thread_id}/history", params={"limit": limit}),
         raw.post(f"/threads/{thread_id}/history", json={"limit": limit}),
     ]
 
-    assert [answer.status_code for answer in answers] == [422, 422]
+    assert [response.status_code for response in responses] == [422, 422]
 
 
-def test_before_in_all_forms(client, raw):
-    thread_id = ran(client)
+def test_before_is_accepted_in_all_forms(client, raw):
+    thread_id = run_graph(client)
     history = client.threads.get_history(thread_id)
     checkpoint, older = history[2]["checkpoint"], history[3:]
 
@@ -328,25 +314,25 @@ def test_before_in_all_forms(client, raw):
     assert client.threads.get_history(thread_id, before=checkpoint) == older
 
 
-def test_a_before_that_is_no_checkpoint_is_422(client):
-    thread_id = ran(client)
+def test_an_invalid_before_is_422(client):
+    thread_id = run_graph(client)
 
-    assert refused(client.threads.get_history, thread_id, before="yesterday")[0] == 422
+    assert rejection(client.threads.get_history, thread_id, before="yesterday")[0] == 422
 
 
 @pytest.mark.parametrize(
     ("metadata", "steps"),
     [({"source": "input"}, [-1]), ({"step": 1}, [1]), ({"source": "update"}, [])],
 )
-def test_history_by_metadata(client, metadata, steps):
-    thread_id = ran(client)
+def test_history_is_filtered_by_metadata(client, metadata, steps):
+    thread_id = run_graph(client)
 
-    found = client.threads.get_history(thread_id, metadata=metadata)
+    history = client.threads.get_history(thread_id, metadata=metadata)
 
-    assert [state["metadata"]["step"] for state in found] == steps
+    assert [state["metadata"]["step"] for state in history] == steps
 
 
-def test_the_state_is_live_during_a_run(client):
+def test_the_state_changes_during_a_run(client):
     thread_id = client.threads.create()["thread_id"]
     run = client.runs.create(thread_id, "slow", input={"seconds": 0.4, "steps": 2})
 
@@ -361,31 +347,31 @@ def test_the_state_is_live_during_a_run(client):
 # Updating
 
 
-def test_an_update_goes_through_the_reducers(client):
-    thread_id = ran(client)
+def test_an_update_applies_the_reducers(client):
+    thread_id = run_graph(client)
 
     client.threads.update_state(thread_id, {"notes": ["later"], "count": 7})
 
     values = client.threads.get_state(thread_id)["values"]
-    assert values["notes"] == ["asked", "plan", "write", "review", "later"]
+    assert values["notes"] == ["start", "plan", "write", "review", "later"]
     assert values["count"] == 7
 
 
-def test_an_update_answers_its_checkpoint(client):
-    thread_id = ran(client)
+def test_an_update_returns_its_checkpoint(client):
+    thread_id = run_graph(client)
     before = client.threads.get_state(thread_id)
 
-    made = client.threads.update_state(thread_id, {"count": 7})
+    update = client.threads.update_state(thread_id, {"count": 7})
 
     state = client.threads.get_state(thread_id)
-    assert made["checkpoint"] == made["configurable"] == state["checkpoint"]
-    assert made["checkpoint_id"] == state["checkpoint_id"]
+    assert update["checkpoint"] == update["configurable"] == state["checkpoint"]
+    assert update["checkpoint_id"] == state["checkpoint_id"]
     assert state["parent_checkpoint"] == before["checkpoint"]
     assert (state["metadata"]["source"], state["metadata"]["step"]) == ("update", 4)
 
 
-def test_an_update_shows_in_the_thread_at_once(client):
-    thread_id = ran(client)
+def test_an_update_changes_the_thread_at_once(client):
+    thread_id = run_graph(client)
     before = client.threads.get(thread_id)
 
     client.threads.update_state(thread_id, {"count": 7})
@@ -396,8 +382,8 @@ def test_an_update_shows_in_the_thread_at_once(client):
     assert thread["state_updated_at"] > before["state_updated_at"]
 
 
-def test_an_update_as_a_node_decides_what_comes_next(client):
-    thread_id = ran(client)
+def test_an_update_as_a_node_sets_the_next_node(client):
+    thread_id = run_graph(client)
 
     client.threads.update_state(thread_id, {"notes": ["as plan"]}, as_node="plan")
 
@@ -412,8 +398,8 @@ def test_an_update_as_a_node_decides_what_comes_next(client):
     assert client.threads.get(thread_id)["status"] == "idle"
 
 
-def test_an_update_of_an_older_checkpoint_makes_a_fork_that_becomes_the_head(client):
-    thread_id = ran(client)
+def test_an_update_of_an_older_checkpoint_creates_a_fork_that_becomes_the_head(client):
+    thread_id = run_graph(client)
     planned = client.threads.get_history(thread_id)[2]
 
     client.threads.update_state(
@@ -421,24 +407,24 @@ def test_an_update_of_an_older_checkpoint_makes_a_fork_that_becomes_the_head(cli
     )
 
     state = client.threads.get_state(thread_id)
-    assert state["values"]["notes"] == ["asked", "plan", "fork"]
+    assert state["values"]["notes"] == ["start", "plan", "fork"]
     assert (state["next"], state["parent_checkpoint"]) == (["write"], planned["checkpoint"])
     assert client.threads.get(thread_id)["values"] == state["values"]
     assert len(client.threads.get_history(thread_id)) == 6
 
 
-def test_a_fork_by_reference_goes_on_from_there(client):
-    thread_id = ran(client)
+def test_a_run_continues_from_a_fork(client):
+    thread_id = run_graph(client)
     planned = client.threads.get_history(thread_id)[2]
 
     client.threads.update_state(thread_id, {"notes": ["fork"]}, checkpoint=planned["checkpoint"])
-    answer = client.runs.wait(thread_id, "steps", input=None)
+    response = client.runs.wait(thread_id, "steps", input=None)
 
-    assert answer["notes"] == ["asked", "plan", "fork", "write", "review"]
+    assert response["notes"] == ["start", "plan", "fork", "write", "review"]
 
 
-def test_an_update_without_values_changes_nothing_but_the_checkpoint(client):
-    thread_id = ran(client)
+def test_an_update_without_values_creates_only_a_checkpoint(client):
+    thread_id = run_graph(client)
     before = client.threads.get_state(thread_id)
 
     client.threads.update_state(thread_id, None)
@@ -448,8 +434,8 @@ def test_an_update_without_values_changes_nothing_but_the_checkpoint(client):
     assert after["checkpoint_id"] != before["checkpoint_id"]
 
 
-def test_an_update_as_the_end_closes_what_is_open(client):
-    thread_id = ran(client, "human", input={"notes": []})
+def test_an_update_as_the_end_clears_the_interrupt(client):
+    thread_id = run_graph(client, "human", input={"notes": []})
     assert client.threads.get(thread_id)["status"] == "interrupted"
 
     client.threads.update_state(thread_id, None, as_node="__end__")
@@ -459,22 +445,22 @@ def test_an_update_as_the_end_closes_what_is_open(client):
     assert client.threads.get_state(thread_id)["next"] == []
 
 
-def test_an_update_on_a_thread_that_asks_answers_for_the_node(client):
-    thread_id = ran(client, "human", input={"notes": []})
+def test_an_update_as_the_interrupted_node_clears_the_interrupt(client):
+    thread_id = run_graph(client, "human", input={"notes": []})
 
-    client.threads.update_state(thread_id, {"notes": ["I said yes"]}, as_node="approve")
+    client.threads.update_state(thread_id, {"notes": ["answered by hand"]}, as_node="approve")
 
     state = client.threads.get_state(thread_id)
     assert (state["next"], state["interrupts"]) == (["send"], [])
     assert client.threads.get(thread_id)["interrupts"] == {}
     assert client.runs.wait(thread_id, "human", input=None)["notes"] == [
         "draft",
-        "I said yes",
+        "answered by hand",
         "sent",
     ]
 
 
-def test_an_update_binds_to_the_graph_of_the_metadata(client):
+def test_an_update_uses_the_graph_of_the_thread_metadata(client):
     thread_id = client.threads.create(graph_id="steps")["thread_id"]
 
     client.threads.update_state(thread_id, {"notes": ["first"]}, as_node="plan")
@@ -483,30 +469,30 @@ def test_an_update_binds_to_the_graph_of_the_metadata(client):
     assert (state["values"], state["next"]) == ({"notes": ["first"]}, ["write"])
 
 
-def test_without_a_graph_there_is_nothing_to_update(client):
+def test_an_update_of_a_thread_without_a_graph_is_rejected(client):
     thread_id = client.threads.create()["thread_id"]
 
-    status, _ = refused(client.threads.update_state, thread_id, {"notes": []})
+    status, _ = rejection(client.threads.update_state, thread_id, {"notes": []})
 
     assert status == 400
     assert client.threads.get_state(thread_id)["checkpoint"] is None
 
 
-def test_an_unknown_node_is_refused_and_leaves_nothing(client):
-    thread_id = ran(client)
+def test_an_update_as_an_unknown_node_is_rejected(client):
+    thread_id = run_graph(client)
     before = client.threads.get_state(thread_id)
 
-    status, detail = refused(client.threads.update_state, thread_id, {}, as_node="nobody")
+    status, detail = rejection(client.threads.update_state, thread_id, {}, as_node="missing")
 
-    assert (status, detail) == (400, "Node nobody does not exist")
+    assert (status, detail) == (400, "Node missing does not exist")
     assert client.threads.get_state(thread_id) == before
     assert len(client.threads.get_history(thread_id)) == 5
 
 
-def test_a_reducer_that_fails_is_the_callers_fault(client):
-    thread_id = ran(client, "twins", input={"names": []})
+def test_a_failing_reducer_is_a_client_error(client):
+    thread_id = run_graph(client, "twins", input={"names": []})
 
-    status, detail = refused(
+    status, detail = rejection(
         client.threads.update_state, thread_id, {"total": "many"}, as_node="join"
     )
 
@@ -515,27 +501,27 @@ def test_a_reducer_that_fails_is_the_callers_fault(client):
     assert client.threads.get_state(thread_id)["values"]["total"] == 11
 
 
-def test_an_ambiguous_update_is_the_librarys_error(client):
+def test_an_ambiguous_update_is_rejected(client):
     thread_id = client.threads.create()["thread_id"]
     client.runs.wait(thread_id, "twins", input={"names": []}, interrupt_before=["join"])
 
-    status, detail = refused(client.threads.update_state, thread_id, {"names": ["who?"]})
+    status, detail = rejection(client.threads.update_state, thread_id, {"names": ["who?"]})
 
     assert (status, detail) == (400, "Ambiguous update, specify as_node")
 
 
 @pytest.mark.parametrize("values", [["a", "b"], [1], [{"notes": []}], "text", 5])
-def test_values_that_the_graph_does_not_take_are_4xx(client, values):
-    thread_id = ran(client)
+def test_values_of_a_wrong_type_are_rejected(client, values):
+    thread_id = run_graph(client)
 
-    assert refused(client.threads.update_state, thread_id, values)[0] in {400, 422}
+    assert rejection(client.threads.update_state, thread_id, values)[0] in {400, 422}
 
 
-def test_an_update_while_a_run_is_open_is_409(client):
+def test_an_update_during_a_run_is_409(client):
     thread_id = client.threads.create()["thread_id"]
     run = client.runs.create(thread_id, "slow", input={"seconds": 1})
 
-    status, detail = refused(client.threads.update_state, thread_id, {"done": 5})
+    status, detail = rejection(client.threads.update_state, thread_id, {"done": 5})
 
     assert status == 409
     assert run["run_id"] not in detail
@@ -543,28 +529,28 @@ def test_an_update_while_a_run_is_open_is_409(client):
     assert client.threads.get_state(thread_id)["values"]["done"] == 1
 
 
-def test_an_update_while_a_delayed_run_waits_is_409(client):
-    thread_id = ran(client)
+def test_an_update_before_a_delayed_run_is_409(client):
+    thread_id = run_graph(client)
     run = client.runs.create(thread_id, "steps", input={"notes": []}, after_seconds=60)
 
-    assert refused(client.threads.update_state, thread_id, {"count": 5})[0] == 409
+    assert rejection(client.threads.update_state, thread_id, {"count": 5})[0] == 409
     client.runs.cancel(thread_id, run["run_id"])
 
 
-def test_the_checkpoint_of_an_update_can_be_run_from(client):
-    thread_id = ran(client)
-    made = client.threads.update_state(thread_id, {"notes": ["x"]}, as_node="plan")
+def test_a_run_starts_from_the_checkpoint_of_an_update(client):
+    thread_id = run_graph(client)
+    update = client.threads.update_state(thread_id, {"notes": ["x"]}, as_node="plan")
     client.threads.update_state(thread_id, {"notes": ["y"]}, as_node="plan")
 
-    answer = client.runs.wait(
-        thread_id, "steps", input=None, checkpoint_id=made["checkpoint"]["checkpoint_id"]
+    response = client.runs.wait(
+        thread_id, "steps", input=None, checkpoint_id=update["checkpoint"]["checkpoint_id"]
     )
 
-    assert answer["notes"][-3:] == ["x", "write", "review"]
+    assert response["notes"][-3:] == ["x", "write", "review"]
 
 
-def test_updates_of_one_thread_follow_each_other(client):
-    thread_id = ran(client)
+def test_updates_of_a_thread_are_applied_in_order(client):
+    thread_id = run_graph(client)
 
     for number in range(5):
         client.threads.update_state(thread_id, {"notes": [str(number)]})
@@ -575,14 +561,14 @@ def test_updates_of_one_thread_follow_each_other(client):
     assert [state["metadata"]["step"] for state in history] == [8, 7, 6, 5, 4]
 
 
-def test_updates_at_the_same_time_all_count(client):
-    thread_id = ran(client)
+def test_concurrent_updates_are_all_applied(client):
+    thread_id = run_graph(client)
 
-    def update(number: int) -> None:
+    def append_note(number: int) -> None:
         client.threads.update_state(thread_id, {"notes": [str(number)]}, as_node="review")
 
     with ThreadPoolExecutor(6) as pool:
-        list(pool.map(update, range(6)))
+        list(pool.map(append_note, range(6)))
 
     notes = client.threads.get_state(thread_id)["values"]["notes"]
     assert sorted(notes[4:]) == [str(number) for number in range(6)]
@@ -592,9 +578,9 @@ def test_updates_at_the_same_time_all_count(client):
 
 
 def test_updates_and_runs_exclude_each_other(client):
-    thread_id = ran(client)
+    thread_id = run_graph(client)
 
-    def disturb(number: int) -> int:
+    def update_or_run(number: int) -> int:
         if number % 2:
             client.runs.wait(thread_id, "steps", input={"notes": ["run"]})
             return 0
@@ -605,7 +591,7 @@ def test_updates_and_runs_exclude_each_other(client):
         return 1
 
     with ThreadPoolExecutor(6) as pool:
-        edits = sum(pool.map(disturb, range(6)))
+        edits = sum(pool.map(update_or_run, range(6)))
 
     notes = client.threads.get_state(thread_id)["values"]["notes"]
     assert (notes.count("edit"), notes.count("run")) == (edits, 3)
@@ -615,7 +601,7 @@ def test_updates_and_runs_exclude_each_other(client):
 def test_patching_a_state_merges_metadata(client, raw):
     thread_id = client.threads.create(metadata={"a": 1})["thread_id"]
 
-    answer = raw.patch(f"/threads/{thread_id}/state", json={"metadata": {"b": 2}})
+    response = raw.patch(f"/threads/{thread_id}/state", json={"metadata": {"b": 2}})
 
-    assert (answer.status_code, answer.content) == (204, b"")
+    assert (response.status_code, response.content) == (204, b"")
     assert client.threads.get(thread_id)["metadata"] == {"a": 1, "b": 2}

@@ -8,37 +8,32 @@ UNKNOWN_CHECKPOINT = "1ef4f797-8335-6428-8001-8a1503f9b875"
 
 
 @pytest.fixture
-def thread_id(client):
-    return client.threads.create()["thread_id"]
-
-
-@pytest.fixture
-def asking(client, thread_id):
-    """A thread with one question."""
+def interrupted_thread(client, thread_id):
+    """A thread with one interrupt."""
     client.runs.wait(thread_id, "human", input={"notes": []})
     return thread_id
 
 
 @pytest.fixture
-def asking_twice(client, thread_id):
-    """A thread with two questions, and their ids in order."""
+def twice_interrupted_thread(client, thread_id):
+    """A thread with two interrupts, and their ids in order."""
     client.runs.wait(thread_id, "human", input={"notes": [], "ask": 2})
-    return thread_id, [asked["id"] for asked in questions_of(client, thread_id)]
+    return thread_id, [interrupt["id"] for interrupt in read_interrupts(client, thread_id)]
 
 
-def questions_of(client, thread_id):
-    found = client.threads.get_state(thread_id)["interrupts"]
-    return sorted(found, key=lambda asked: asked["value"]["approve"])
+def read_interrupts(client, thread_id):
+    interrupts = client.threads.get_state(thread_id)["interrupts"]
+    return sorted(interrupts, key=lambda interrupt: interrupt["value"]["approve"])
 
 
-def sources(client, thread_id):
-    """Source and step of each checkpoint, oldest first."""
+def checkpoint_sources(client, thread_id):
+    """Return source and step of each checkpoint, oldest first."""
     history = client.threads.get_history(thread_id, limit=100)
     return [(s["metadata"]["source"], s["metadata"]["step"]) for s in reversed(history)]
 
 
 def checkpoint_before(client, thread_id, node):
-    """The newest checkpoint at which this node was next."""
+    """Return the newest checkpoint whose next node is `node`."""
     history = client.threads.get_history(thread_id, limit=100)
     return next(state for state in history if state["next"] == [node])
 
@@ -46,16 +41,16 @@ def checkpoint_before(client, thread_id, node):
 # Interrupts
 
 
-def test_a_question_in_the_answer_of_wait(client, thread_id):
-    answer = client.runs.wait(thread_id, "human", input={"notes": []})
+def test_wait_returns_the_interrupt(client, thread_id):
+    result = client.runs.wait(thread_id, "human", input={"notes": []})
 
-    [asked] = answer["__interrupt__"]
-    assert asked["value"] == {"approve": "send it? (0)"}
-    assert (len(asked["id"]), asked["response_schema"]) == (32, None)
-    assert answer["notes"] == ["draft"]
+    [interrupt] = result["__interrupt__"]
+    assert interrupt["value"] == {"approve": "send it? (0)"}
+    assert (len(interrupt["id"]), interrupt["response_schema"]) == (32, None)
+    assert result["notes"] == ["draft"]
 
 
-def test_a_run_that_asks_has_succeeded_and_its_thread_is_interrupted(client, thread_id):
+def test_an_interrupted_run_is_a_success_and_its_thread_is_interrupted(client, thread_id):
     run = client.runs.create(thread_id, "human", input={"notes": []})
     client.runs.join(thread_id, run["run_id"])
 
@@ -63,26 +58,26 @@ def test_a_run_that_asks_has_succeeded_and_its_thread_is_interrupted(client, thr
     assert client.threads.get(thread_id)["status"] == "interrupted"
 
 
-def test_a_question_in_the_thread_is_under_its_task(client, asking):
-    [task] = client.threads.get_state(asking)["tasks"]
+def test_the_thread_lists_the_interrupt_under_its_task(client, interrupted_thread):
+    [task] = client.threads.get_state(interrupted_thread)["tasks"]
 
-    thread = client.threads.get(asking)
+    thread = client.threads.get(interrupted_thread)
 
-    [asked] = task["interrupts"]
-    assert thread["interrupts"] == {task["id"]: [asked]}
-    assert sorted(asked) == ["id", "value"]
+    [interrupt] = task["interrupts"]
+    assert thread["interrupts"] == {task["id"]: [interrupt]}
+    assert sorted(interrupt) == ["id", "value"]
     assert "__interrupt__" not in thread["values"]
 
 
-def test_a_question_in_the_state(client, asking):
-    state = client.threads.get_state(asking)
+def test_the_state_contains_the_interrupt(client, interrupted_thread):
+    state = client.threads.get_state(interrupted_thread)
 
     assert state["next"] == ["approve"]
     assert state["interrupts"] == state["tasks"][0]["interrupts"]
     assert "__interrupt__" not in state["values"]
 
 
-def test_a_question_in_the_stream(client, thread_id):
+def test_the_stream_contains_the_interrupt(client, thread_id):
     events = list(
         client.runs.stream(
             thread_id, "human", input={"notes": []}, stream_mode=["updates", "values", "tasks"]
@@ -92,18 +87,18 @@ def test_a_question_in_the_stream(client, thread_id):
     updates = [e.data for e in events if e.event == "updates" and "__interrupt__" in e.data]
     values = [e.data for e in events if e.event == "values"]
     tasks = [e.data for e in events if e.event == "tasks" and e.data.get("interrupts")]
-    [asked] = questions_of(client, thread_id)
-    assert updates == [{"__interrupt__": [{**asked, "response_schema": None}]}]
+    [interrupt] = read_interrupts(client, thread_id)
+    assert updates == [{"__interrupt__": [{**interrupt, "response_schema": None}]}]
     assert values[-1]["__interrupt__"] == updates[0]["__interrupt__"]
-    assert [question["id"] for question in tasks[0]["interrupts"]] == [asked["id"]]
+    assert [question["id"] for question in tasks[0]["interrupts"]] == [interrupt["id"]]
 
 
-def test_join_of_a_run_that_asked(client, asking):
-    [run] = client.runs.list(asking)
+def test_joining_an_interrupted_run_returns_the_interrupt(client, interrupted_thread):
+    [run] = client.runs.list(interrupted_thread)
 
-    answer = client.runs.join(asking, run["run_id"])
+    result = client.runs.join(interrupted_thread, run["run_id"])
 
-    assert answer["__interrupt__"] == questions_of(client, asking)
+    assert result["__interrupt__"] == read_interrupts(client, interrupted_thread)
 
 
 # Resuming
@@ -112,236 +107,244 @@ def test_join_of_a_run_that_asked(client, asking):
 @pytest.mark.parametrize(
     "value", ["yes", {"decisions": [{"type": "approve"}]}, ["a", 1], 7, False, 0, ""]
 )
-def test_a_question_is_answered_with_any_json(client, asking, value):
-    answer = client.runs.wait(asking, "human", command={"resume": value})
+def test_an_interrupt_is_resumed_with_any_json(client, interrupted_thread, value):
+    result = client.runs.wait(interrupted_thread, "human", command={"resume": value})
 
-    assert answer["notes"] == ["draft", f"answer 0: {value}", "sent"]
-    thread = client.threads.get(asking)
+    assert result["notes"] == ["draft", f"answer 0: {value}", "sent"]
+    thread = client.threads.get(interrupted_thread)
     assert (thread["status"], thread["interrupts"]) == ("idle", {})
 
 
-def test_a_question_is_answered_by_its_id(client, asking):
-    [asked] = questions_of(client, asking)
+def test_an_interrupt_is_resumed_by_its_id(client, interrupted_thread):
+    [interrupt] = read_interrupts(client, interrupted_thread)
 
-    answer = client.runs.wait(asking, "human", command={"resume": {asked["id"]: "by id"}})
+    result = client.runs.wait(
+        interrupted_thread, "human", command={"resume": {interrupt["id"]: "by id"}}
+    )
 
-    assert answer["notes"] == ["draft", "answer 0: by id", "sent"]
-
-
-def test_a_command_wins_over_input(client, asking):
-    answer = client.runs.wait(asking, "human", input={}, command={"resume": "yes"})
-
-    assert answer["notes"] == ["draft", "answer 0: yes", "sent"]
+    assert result["notes"] == ["draft", "answer 0: by id", "sent"]
 
 
-def test_the_head_beside_a_command_is_no_fork(client, asking):
-    head = client.threads.get_state(asking)["checkpoint"]
+def test_a_command_overrides_the_input(client, interrupted_thread):
+    result = client.runs.wait(interrupted_thread, "human", input={}, command={"resume": "yes"})
 
-    answer = client.runs.wait(asking, "human", command={"resume": False}, checkpoint=head)
-
-    assert answer["notes"] == ["draft", "answer 0: False", "sent"]
-    assert "fork" not in [source for source, _ in sources(client, asking)]
+    assert result["notes"] == ["draft", "answer 0: yes", "sent"]
 
 
-def test_several_questions_are_answered_by_a_map(client, asking_twice):
-    thread_id, [first, second] = asking_twice
+def test_a_command_with_the_current_checkpoint_creates_no_fork(client, interrupted_thread):
+    head = client.threads.get_state(interrupted_thread)["checkpoint"]
 
-    answer = client.runs.wait(thread_id, "human", command={"resume": {first: "a", second: "b"}})
+    result = client.runs.wait(
+        interrupted_thread, "human", command={"resume": False}, checkpoint=head
+    )
 
-    assert answer["notes"] == ["draft", "answer 0: a", "answer 1: b", "sent"]
+    assert result["notes"] == ["draft", "answer 0: False", "sent"]
+    assert "fork" not in [source for source, _ in checkpoint_sources(client, interrupted_thread)]
 
 
-def test_a_map_may_answer_some(client, asking_twice):
-    thread_id, [first, second] = asking_twice
+def test_several_interrupts_are_resumed_by_a_map(client, twice_interrupted_thread):
+    thread_id, [first, second] = twice_interrupted_thread
 
-    answer = client.runs.wait(thread_id, "human", command={"resume": {first: "a"}})
+    result = client.runs.wait(thread_id, "human", command={"resume": {first: "a", second: "b"}})
 
-    assert [asked["id"] for asked in answer["__interrupt__"]] == [second]
+    assert result["notes"] == ["draft", "answer 0: a", "answer 1: b", "sent"]
+
+
+def test_a_map_resumes_some_of_the_interrupts(client, twice_interrupted_thread):
+    thread_id, [first, second] = twice_interrupted_thread
+
+    result = client.runs.wait(thread_id, "human", command={"resume": {first: "a"}})
+
+    assert [interrupt["id"] for interrupt in result["__interrupt__"]] == [second]
     assert client.threads.get(thread_id)["status"] == "interrupted"
-    answer = client.runs.wait(thread_id, "human", command={"resume": {second: "b"}})
-    assert answer["notes"] == ["draft", "answer 0: a", "answer 1: b", "sent"]
+    result = client.runs.wait(thread_id, "human", command={"resume": {second: "b"}})
+    assert result["notes"] == ["draft", "answer 0: a", "answer 1: b", "sent"]
 
 
-def test_several_questions_and_no_ids_are_an_error(client, asking_twice):
-    thread_id, _ = asking_twice
+def test_several_interrupts_without_ids_are_an_error(client, twice_interrupted_thread):
+    thread_id, _ = twice_interrupted_thread
 
-    answer = client.runs.wait(thread_id, "human", command={"resume": "which?"}, raise_error=False)
+    result = client.runs.wait(thread_id, "human", command={"resume": "which?"}, raise_error=False)
 
-    assert answer["__error__"]["error"] == "RuntimeError"
-    assert len(questions_of(client, thread_id)) == 2
-
-
-def test_resuming_a_finished_thread_changes_nothing(client, asking):
-    done = client.runs.wait(asking, "human", command={"resume": "yes"})
-    before = client.threads.get_state(asking)["checkpoint_id"]
-
-    again = client.runs.wait(asking, "human", command={"resume": "more"})
-
-    assert again == done
-    assert client.threads.get_state(asking)["checkpoint_id"] == before
+    assert result["__error__"]["error"] == "RuntimeError"
+    assert len(read_interrupts(client, thread_id)) == 2
 
 
-def test_resuming_a_fresh_thread_fails(client, thread_id):
-    answer = client.runs.wait(thread_id, "human", command={"resume": "yes"}, raise_error=False)
+def test_resuming_a_finished_thread_changes_nothing(client, interrupted_thread):
+    finished = client.runs.wait(interrupted_thread, "human", command={"resume": "yes"})
+    before = client.threads.get_state(interrupted_thread)["checkpoint_id"]
 
-    assert set(answer) == {"__error__"}
+    second = client.runs.wait(interrupted_thread, "human", command={"resume": "more"})
+
+    assert second == finished
+    assert client.threads.get_state(interrupted_thread)["checkpoint_id"] == before
+
+
+def test_resuming_a_new_thread_fails(client, thread_id):
+    result = client.runs.wait(thread_id, "human", command={"resume": "yes"}, raise_error=False)
+
+    assert set(result) == {"__error__"}
     assert client.threads.get(thread_id)["status"] == "error"
 
 
-def test_a_question_inside_a_graph_inside_is_answered(client, thread_id):
+def test_an_interrupt_of_a_nested_subgraph_is_resumed(client, thread_id):
     client.runs.wait(thread_id, "nested", input={"topic": "tea", "ask": True})
 
-    answer = client.runs.wait(thread_id, "nested", command={"resume": "no"})
+    result = client.runs.wait(thread_id, "nested", command={"resume": "no"})
 
-    assert answer["report"] == "tea 2 (no) & tea 1 (no)"
+    assert result["report"] == "tea 2 (no) & tea 1 (no)"
     assert client.threads.get(thread_id)["status"] == "idle"
 
 
-def test_the_functional_interface_asks_too(client, thread_id):
-    asked = client.runs.wait(thread_id, "functional", input={"numbers": [1, 2], "ask": True})
+def test_a_functional_graph_is_interrupted_and_resumed(client, thread_id):
+    interrupted = client.runs.wait(thread_id, "functional", input={"numbers": [1, 2], "ask": True})
 
-    answer = client.runs.wait(thread_id, "functional", command={"resume": 10})
+    result = client.runs.wait(thread_id, "functional", command={"resume": 10})
 
-    assert [question["value"] for question in asked["__interrupt__"]] == [{"total": 5}]
-    assert answer == {"total": 15, "before": 0}
+    assert [question["value"] for question in interrupted["__interrupt__"]] == [{"total": 5}]
+    assert result == {"total": 15, "before": 0}
 
 
 # Other commands
 
 
-def test_an_empty_command_goes_on(client, thread_id):
+def test_an_empty_command_continues_the_run(client, thread_id):
     client.runs.wait(thread_id, "steps", input={"notes": []}, interrupt_before=["write"])
 
-    answer = client.runs.wait(thread_id, "steps", command={})
+    result = client.runs.wait(thread_id, "steps", command={})
 
-    assert answer["notes"] == ["plan", "write", "review"]
+    assert result["notes"] == ["plan", "write", "review"]
 
 
 @pytest.mark.parametrize("update", [{"notes": ["mine"]}, [["notes", ["mine"]]]])
-def test_an_update_is_an_object_or_pairs(client, asking, update):
-    answer = client.runs.wait(asking, "human", command={"resume": "yes", "update": update})
+def test_the_update_of_a_command_is_an_object_or_pairs(client, interrupted_thread, update):
+    result = client.runs.wait(
+        interrupted_thread, "human", command={"resume": "yes", "update": update}
+    )
 
-    assert "mine" in answer["notes"]
-    assert answer["notes"][-1] == "sent"
+    assert "mine" in result["notes"]
+    assert result["notes"][-1] == "sent"
 
 
 @pytest.mark.parametrize("goto", ["review", ["review"]])
-def test_going_to_a_node(client, ran, goto):
-    answer = client.runs.wait(ran, "steps", command={"goto": goto, "update": {"notes": ["again"]}})
+def test_goto_runs_a_node(client, finished_thread, goto):
+    result = client.runs.wait(
+        finished_thread, "steps", command={"goto": goto, "update": {"notes": ["again"]}}
+    )
 
-    assert answer["notes"] == ["in", "plan", "write", "review", "again", "review"]
+    assert result["notes"] == ["in", "plan", "write", "review", "again", "review"]
 
 
-def test_going_to_several_nodes(client, thread_id):
+def test_goto_runs_several_nodes(client, thread_id):
     client.runs.wait(thread_id, "twins", input={"names": []})
 
-    answer = client.runs.wait(thread_id, "twins", command={"goto": ["left", "right"]})
+    result = client.runs.wait(thread_id, "twins", command={"goto": ["left", "right"]})
 
-    assert sorted(answer["names"][3:5]) == ["left", "right"]
-    assert answer["total"] == 22
+    assert sorted(result["names"][3:5]) == ["left", "right"]
+    assert result["total"] == 22
 
 
 @pytest.mark.parametrize("wrap", [lambda send: send, lambda send: [send, send]])
-def test_sending_to_a_node(client, thread_id, wrap):
+def test_goto_sends_an_input_to_a_node(client, thread_id, wrap):
     client.runs.wait(thread_id, "mapper", input={"subjects": []}, raise_error=False)
 
-    sends = wrap({"node": "tell", "input": {"subject": "cat"}})
-    answer = client.runs.wait(thread_id, "mapper", command={"goto": sends})
+    sends = wrap({"node": "write_joke", "input": {"subject": "cat"}})
+    result = client.runs.wait(thread_id, "mapper", command={"goto": sends})
 
-    assert answer["jokes"] == ["a cat walks into a bar"] * (2 if isinstance(sends, list) else 1)
-
-
-def test_an_unknown_node_is_ignored(client, asking):
-    client.runs.wait(asking, "human", command={"goto": "nowhere"})
-
-    assert client.threads.get(asking)["status"] == "interrupted"
+    assert result["jokes"] == ["a cat walks into a bar"] * (2 if isinstance(sends, list) else 1)
 
 
-def test_going_to_the_end_closes_the_thread(client, asking):
-    answer = client.runs.wait(
-        asking, "human", input={}, command={"goto": "__end__", "update": None}
+def test_goto_an_unknown_node_is_ignored(client, interrupted_thread):
+    client.runs.wait(interrupted_thread, "human", command={"goto": "nowhere"})
+
+    assert client.threads.get(interrupted_thread)["status"] == "interrupted"
+
+
+def test_goto_the_end_clears_the_interrupt(client, interrupted_thread):
+    result = client.runs.wait(
+        interrupted_thread, "human", input={}, command={"goto": "__end__", "update": None}
     )
 
-    thread = client.threads.get(asking)
-    assert answer["notes"] == ["draft"]
+    thread = client.threads.get(interrupted_thread)
+    assert result["notes"] == ["draft"]
     assert (thread["status"], thread["interrupts"]) == ("idle", {})
-    assert client.threads.get_state(asking)["next"] == []
+    assert client.threads.get_state(interrupted_thread)["next"] == []
 
 
-def test_new_input_on_a_thread_that_asks_starts_over(client, asking):
-    [old] = questions_of(client, asking)
+def test_new_input_on_an_interrupted_thread_starts_over(client, interrupted_thread):
+    [old] = read_interrupts(client, interrupted_thread)
 
-    answer = client.runs.wait(asking, "human", input={"notes": ["new"]})
+    result = client.runs.wait(interrupted_thread, "human", input={"notes": ["new"]})
 
-    [new] = answer["__interrupt__"]
+    [new] = result["__interrupt__"]
     assert new["id"] != old["id"]
-    assert answer["notes"] == ["draft", "new", "draft"]
+    assert result["notes"] == ["draft", "new", "draft"]
 
 
 @pytest.mark.parametrize(
     "command",
     ["yes", {"goto": 5}, {"goto": [{"input": {}}]}, {"goto": {"input": {}}}, {"update": "text"}],
 )
-def test_a_command_that_is_none_is_refused(client, asking, command):
+def test_an_invalid_command_is_rejected(client, interrupted_thread, command):
     body = {"assistant_id": "human", "command": command}
-    answer = client.http.client.post(f"/threads/{asking}/runs/wait", json=body)
+    response = client.http.client.post(f"/threads/{interrupted_thread}/runs/wait", json=body)
 
-    assert (answer.status_code, type(answer.json()["detail"])) == (422, str)
-    assert len(client.runs.list(asking)) == 1
+    assert (response.status_code, type(response.json()["detail"])) == (422, str)
+    assert len(client.runs.list(interrupted_thread)) == 1
 
 
 # Breakpoints
 
 
-def test_a_breakpoint_before_a_node(client, thread_id):
-    answer = client.runs.wait(thread_id, "steps", input={"notes": []}, interrupt_before=["write"])
+def test_a_breakpoint_stops_before_a_node(client, thread_id):
+    result = client.runs.wait(thread_id, "steps", input={"notes": []}, interrupt_before=["write"])
 
     thread = client.threads.get(thread_id)
-    assert answer["notes"] == ["plan"]
-    assert "__interrupt__" not in answer
+    assert result["notes"] == ["plan"]
+    assert "__interrupt__" not in result
     assert (thread["status"], thread["interrupts"]) == ("interrupted", {})
     assert client.threads.get_state(thread_id)["next"] == ["write"]
 
 
-def test_a_breakpoint_after_a_node(client, thread_id):
-    answer = client.runs.wait(thread_id, "steps", input={"notes": []}, interrupt_after=["write"])
+def test_a_breakpoint_stops_after_a_node(client, thread_id):
+    result = client.runs.wait(thread_id, "steps", input={"notes": []}, interrupt_after=["write"])
 
-    assert answer["notes"] == ["plan", "write"]
+    assert result["notes"] == ["plan", "write"]
     assert client.threads.get_state(thread_id)["next"] == ["review"]
 
 
-def test_breakpoints_everywhere(client, thread_id):
-    asked = {"interrupt_before": "*"}
-    first = client.runs.wait(thread_id, "steps", input={"notes": []}, **asked)
-    seen = [len(client.runs.wait(thread_id, "steps", input=None, **asked)["notes"])]
-    seen += [len(client.runs.wait(thread_id, "steps", input=None, **asked)["notes"])]
-    last = client.runs.wait(thread_id, "steps", input=None, **asked)
+def test_breakpoints_stop_before_every_node(client, thread_id):
+    options = {"interrupt_before": "*"}
+    first = client.runs.wait(thread_id, "steps", input={"notes": []}, **options)
+    note_counts = [len(client.runs.wait(thread_id, "steps", input=None, **options)["notes"])]
+    note_counts += [len(client.runs.wait(thread_id, "steps", input=None, **options)["notes"])]
+    last = client.runs.wait(thread_id, "steps", input=None, **options)
 
-    assert (first["notes"], seen) == ([], [1, 2])
+    assert (first["notes"], note_counts) == ([], [1, 2])
     assert last["notes"] == ["plan", "write", "review"]
     assert client.threads.get(thread_id)["status"] == "idle"
 
 
-def test_passing_a_breakpoint_that_is_named_again(client, thread_id):
-    asked = {"interrupt_before": ["write"]}
-    client.runs.wait(thread_id, "steps", input={"notes": []}, **asked)
+def test_a_run_continues_past_the_same_breakpoint(client, thread_id):
+    options = {"interrupt_before": ["write"]}
+    client.runs.wait(thread_id, "steps", input={"notes": []}, **options)
 
-    answer = client.runs.wait(thread_id, "steps", input=None, **asked)
+    result = client.runs.wait(thread_id, "steps", input=None, **options)
 
-    assert answer["notes"] == ["plan", "write", "review"]
+    assert result["notes"] == ["plan", "write", "review"]
 
 
-def test_passing_a_breakpoint_with_the_head_named(client, thread_id):
-    asked = {"interrupt_before": ["write"]}
-    client.runs.wait(thread_id, "steps", input={"notes": []}, **asked)
+def test_a_run_from_the_current_checkpoint_continues_past_the_same_breakpoint(client, thread_id):
+    options = {"interrupt_before": ["write"]}
+    client.runs.wait(thread_id, "steps", input={"notes": []}, **options)
     head = client.threads.get_state(thread_id)["checkpoint"]
 
-    answer = client.runs.wait(thread_id, "steps", input=None, checkpoint=head, **asked)
+    result = client.runs.wait(thread_id, "steps", input=None, checkpoint=head, **options)
 
-    assert answer["notes"] == ["plan", "write", "review"]
+    assert result["notes"] == ["plan", "write", "review"]
 
 
-def test_a_breakpoint_in_the_stream_is_an_empty_list(client, thread_id):
+def test_a_breakpoint_is_streamed_as_an_empty_list(client, thread_id):
     events = client.runs.stream(
         thread_id,
         "steps",
@@ -356,117 +359,136 @@ def test_a_breakpoint_in_the_stream_is_an_empty_list(client, thread_id):
 
 
 def test_unknown_breakpoints_are_ignored(client, thread_id):
-    answer = client.runs.wait(thread_id, "steps", input={"notes": []}, interrupt_before=["nowhere"])
+    result = client.runs.wait(thread_id, "steps", input={"notes": []}, interrupt_before=["nowhere"])
 
-    assert answer["notes"] == ["plan", "write", "review"]
+    assert result["notes"] == ["plan", "write", "review"]
 
 
-def test_a_state_may_be_edited_at_a_breakpoint(client, thread_id):
+def test_a_state_is_updated_at_a_breakpoint(client, thread_id):
     client.runs.wait(thread_id, "steps", input={"notes": []}, interrupt_before=["write"])
 
     client.threads.update_state(thread_id, {"notes": ["edited"]})
-    answer = client.runs.wait(thread_id, "steps", input=None)
+    result = client.runs.wait(thread_id, "steps", input=None)
 
-    assert answer["notes"] == ["plan", "edited", "write", "review"]
+    assert result["notes"] == ["plan", "edited", "write", "review"]
 
 
 # Forks
 
 
 @pytest.fixture
-def ran(client, thread_id):
+def finished_thread(client, thread_id):
     client.runs.wait(thread_id, "steps", input={"notes": ["in"]})
     return thread_id
 
 
-def test_a_checkpoint_without_input_replays_from_there(client, ran):
-    planned = checkpoint_before(client, ran, "write")
+def test_a_checkpoint_without_input_replays_from_there(client, finished_thread):
+    planned = checkpoint_before(client, finished_thread, "write")
 
-    answer = client.runs.wait(ran, "steps", input=None, checkpoint_id=planned["checkpoint_id"])
-
-    assert answer["notes"] == ["in", "plan", "write", "review"]
-    assert [source for source, _ in sources(client, ran)[5:]] == ["fork", "loop", "loop"]
-
-
-def test_a_replay_is_the_head(client, ran):
-    planned = checkpoint_before(client, ran, "write")
-    before = client.threads.get_state(ran)["checkpoint_id"]
-
-    client.runs.wait(ran, "steps", input=None, checkpoint=planned["checkpoint"])
-
-    state = client.threads.get_state(ran)
-    assert state["checkpoint_id"] > before
-    assert client.threads.get(ran)["values"] == state["values"]
-
-
-def test_a_checkpoint_with_input_applies_it_there(client, ran):
-    planned = checkpoint_before(client, ran, "write")
-
-    answer = client.runs.wait(
-        ran, "steps", input={"notes": ["other"]}, checkpoint_id=planned["checkpoint_id"]
+    result = client.runs.wait(
+        finished_thread, "steps", input=None, checkpoint_id=planned["checkpoint_id"]
     )
 
-    assert answer["notes"] == ["in", "plan", "other", "plan", "write", "review"]
+    assert result["notes"] == ["in", "plan", "write", "review"]
+    assert [source for source, _ in checkpoint_sources(client, finished_thread)[5:]] == [
+        "fork",
+        "loop",
+        "loop",
+    ]
 
 
-def test_older_branches_stay_in_the_history(client, ran):
-    before = {state["checkpoint_id"] for state in client.threads.get_history(ran)}
-    planned = checkpoint_before(client, ran, "write")
+def test_a_replay_becomes_the_current_state(client, finished_thread):
+    planned = checkpoint_before(client, finished_thread, "write")
+    before = client.threads.get_state(finished_thread)["checkpoint_id"]
 
-    client.runs.wait(ran, "steps", input={"notes": []}, checkpoint=planned["checkpoint"])
+    client.runs.wait(finished_thread, "steps", input=None, checkpoint=planned["checkpoint"])
 
-    after = {state["checkpoint_id"] for state in client.threads.get_history(ran, limit=100)}
+    state = client.threads.get_state(finished_thread)
+    assert state["checkpoint_id"] > before
+    assert client.threads.get(finished_thread)["values"] == state["values"]
+
+
+def test_a_checkpoint_with_input_continues_from_there(client, finished_thread):
+    planned = checkpoint_before(client, finished_thread, "write")
+
+    result = client.runs.wait(
+        finished_thread, "steps", input={"notes": ["other"]}, checkpoint_id=planned["checkpoint_id"]
+    )
+
+    assert result["notes"] == ["in", "plan", "other", "plan", "write", "review"]
+
+
+def test_older_branches_are_kept_in_the_history(client, finished_thread):
+    before = {state["checkpoint_id"] for state in client.threads.get_history(finished_thread)}
+    planned = checkpoint_before(client, finished_thread, "write")
+
+    client.runs.wait(
+        finished_thread, "steps", input={"notes": []}, checkpoint=planned["checkpoint"]
+    )
+
+    after = {
+        state["checkpoint_id"] for state in client.threads.get_history(finished_thread, limit=100)
+    }
     assert before < after
 
 
-def test_a_branch_hangs_on_the_checkpoint_it_was_made_from(client, ran):
-    planned = checkpoint_before(client, ran, "write")
+def test_a_branch_has_its_source_checkpoint_as_parent(client, finished_thread):
+    planned = checkpoint_before(client, finished_thread, "write")
 
-    client.runs.wait(ran, "steps", input={"notes": []}, checkpoint=planned["checkpoint"])
+    client.runs.wait(
+        finished_thread, "steps", input={"notes": []}, checkpoint=planned["checkpoint"]
+    )
 
-    history = client.threads.get_history(ran, limit=100)
+    history = client.threads.get_history(finished_thread, limit=100)
     branch = [s for s in history if s["parent_checkpoint_id"] == planned["checkpoint_id"]]
     assert len(branch) == 2
 
 
-def test_the_head_with_every_message_makes_no_fork(client, ran):
-    head = client.threads.get_state(ran)["checkpoint"]
+def test_input_with_the_current_checkpoint_creates_no_fork(client, finished_thread):
+    head = client.threads.get_state(finished_thread)["checkpoint"]
     head = {name: value for name, value in head.items() if name != "thread_id"}
 
-    answer = client.runs.wait(ran, "steps", input={"notes": ["more"]}, checkpoint=head)
+    result = client.runs.wait(finished_thread, "steps", input={"notes": ["more"]}, checkpoint=head)
 
-    assert answer["notes"][4:] == ["more", "plan", "write", "review"]
-    assert [source for source, _ in sources(client, ran)] == ["input", *["loop"] * 4] * 2
-
-
-def test_a_fork_before_a_question_asks_again(client, asking):
-    client.runs.wait(asking, "human", command={"resume": "yes"})
-    drafted = checkpoint_before(client, asking, "approve")
-
-    again = client.runs.wait(asking, "human", input=None, checkpoint_id=drafted["checkpoint_id"])
-    answer = client.runs.wait(asking, "human", command={"resume": "no"})
-
-    assert [asked["value"] for asked in again["__interrupt__"]] == [{"approve": "send it? (0)"}]
-    assert answer["notes"] == ["draft", "answer 0: no", "sent"]
+    assert result["notes"][4:] == ["more", "plan", "write", "review"]
+    assert [source for source, _ in checkpoint_sources(client, finished_thread)] == [
+        "input",
+        *["loop"] * 4,
+    ] * 2
 
 
-def test_an_unknown_checkpoint_is_an_empty_thread(client, ran):
-    empty = client.runs.wait(
-        ran, "steps", input=None, checkpoint_id=UNKNOWN_CHECKPOINT, raise_error=False
+def test_a_fork_before_an_interrupt_is_interrupted_again(client, interrupted_thread):
+    client.runs.wait(interrupted_thread, "human", command={"resume": "yes"})
+    drafted = checkpoint_before(client, interrupted_thread, "approve")
+
+    second = client.runs.wait(
+        interrupted_thread, "human", input=None, checkpoint_id=drafted["checkpoint_id"]
     )
-    answer = client.runs.wait(
-        ran, "steps", input={"notes": ["new"]}, checkpoint_id=UNKNOWN_CHECKPOINT
+    result = client.runs.wait(interrupted_thread, "human", command={"resume": "no"})
+
+    assert [interrupt["value"] for interrupt in second["__interrupt__"]] == [
+        {"approve": "send it? (0)"}
+    ]
+    assert result["notes"] == ["draft", "answer 0: no", "sent"]
+
+
+def test_a_run_from_an_unknown_checkpoint_starts_empty(client, finished_thread):
+    empty = client.runs.wait(
+        finished_thread, "steps", input=None, checkpoint_id=UNKNOWN_CHECKPOINT, raise_error=False
+    )
+    result = client.runs.wait(
+        finished_thread, "steps", input={"notes": ["new"]}, checkpoint_id=UNKNOWN_CHECKPOINT
     )
 
     assert empty["__error__"]["error"] == "EmptyInputError"
-    assert answer["notes"] == ["new", "plan", "write", "review"]
+    assert result["notes"] == ["new", "plan", "write", "review"]
 
 
 @pytest.mark.parametrize("field", ["checkpoint_id", "checkpoint"])
-def test_a_malformed_checkpoint_is_422(client, ran, field):
+def test_a_malformed_checkpoint_is_422(client, finished_thread, field):
     value = "latest" if field == "checkpoint_id" else {"checkpoint_id": "latest"}
     body = {"assistant_id": "steps", "input": None, field: value}
 
-    answer = client.http.client.post(f"/threads/{ran}/runs/wait", json=body)
+    response = client.http.client.post(f"/threads/{finished_thread}/runs/wait", json=body)
 
-    assert answer.status_code == 422
+    assert response.status_code == 422

@@ -8,56 +8,50 @@ from uuid import uuid4
 
 import pytest
 
-from tests.contract.sse import Raw, live_frames, until
+from tests.contract.sse import iterate_frames, read_until
 
-NOTED = {"notes": ["asked"]}
+NOTES_INPUT = {"notes": ["start"]}
 STEPS = ["plan", "write", "review"]
-SAY = {"messages": [{"role": "user", "content": "words 4"}]}
-CALL = {"messages": [{"role": "user", "content": 'call multiply {"a": 6, "b": 7}'}]}
+MESSAGE_INPUT = {"messages": [{"role": "user", "content": "words 4"}]}
+TOOL_CALL_INPUT = {"messages": [{"role": "user", "content": 'call multiply {"a": 6, "b": 7}'}]}
 
 
-@pytest.fixture(scope="module")
-def raw(live, agent_url):
-    raw = Raw(agent_url, live.api_key)
-    yield raw
-    raw.close()
+def collect_events(client, graph, **options):
+    return [(part.event, part.data) for part in client.runs.stream(None, graph, **options)]
 
 
-@pytest.fixture
-def thread(client) -> str:
-    return client.threads.create()["thread_id"]
-
-
-def stream(client, graph, **asked):
-    return [(part.event, part.data) for part in client.runs.stream(None, graph, **asked)]
-
-
-def of(events, name):
+def data_of(events, name):
     return [data for event, data in events if event == name]
 
 
-def ids_of(frames):
+def frame_ids(frames):
     return [tuple(map(int, frame.id.split("-"))) for frame in frames]
 
 
 @pytest.fixture
-def resumable(client, thread):
-    """A resumable run that has ended."""
+def resumable(client, thread_id):
+    """The id of a finished resumable run."""
     run = client.runs.create(
-        thread, "steps", input=NOTED, stream_mode=["values", "updates"], stream_resumable=True
+        thread_id,
+        "steps",
+        input=NOTES_INPUT,
+        stream_mode=["values", "updates"],
+        stream_resumable=True,
     )
-    client.runs.join(thread, run["run_id"])
+    client.runs.join(thread_id, run["run_id"])
     return run["run_id"]
 
 
 # 9.1 Frames
 
 
-def test_frames_end_in_crlf_and_have_one_line_of_compact_json(raw, thread):
-    answer = raw("POST", f"/threads/{thread}/runs/stream", {"assistant_id": "steps"} | IN)
+def test_frames_end_in_crlf_and_have_one_line_of_json(raw_client, thread_id):
+    response = raw_client(
+        "POST", f"/threads/{thread_id}/runs/stream", {"assistant_id": "steps"} | INPUT_FIELD
+    )
 
-    assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
-    lines = answer.text.split("\r\n")
+    assert response.headers["content-type"] == "text/event-stream; charset=utf-8"
+    lines = response.text.split("\r\n")
     assert "\n" not in "".join(lines)
     assert lines[0] == "event: metadata"
     assert lines[1].startswith('data: {"run_id":"')
@@ -65,38 +59,40 @@ def test_frames_end_in_crlf_and_have_one_line_of_compact_json(raw, thread):
     assert not [line for line in lines if line.startswith("id:")]
 
 
-IN = {"input": NOTED}
+INPUT_FIELD = {"input": NOTES_INPUT}
 
 
 @pytest.mark.parametrize("name", ["cache-control", "x-accel-buffering"])
-def test_nobody_on_the_way_may_keep_a_stream(raw, name):
-    answer = raw("POST", "/runs/stream", {"assistant_id": "steps", **IN})
+def test_a_stream_has_headers_that_prevent_caching_and_buffering(raw_client, name):
+    response = raw_client("POST", "/runs/stream", {"assistant_id": "steps", **INPUT_FIELD})
 
-    assert answer.headers[name] == {"cache-control": "no-store", "x-accel-buffering": "no"}[name]
-
-
-def test_a_stream_says_where_its_run_is_and_where_to_come_back(raw, thread):
-    answer = raw("POST", f"/threads/{thread}/runs/stream", {"assistant_id": "steps", **IN})
-    run_id = answer.text.split('"run_id":"')[1].split('"')[0]
-
-    assert answer.headers["content-location"] == f"/threads/{thread}/runs/{run_id}"
-    assert answer.headers["location"] == f"/threads/{thread}/runs/{run_id}/stream"
+    assert response.headers[name] == {"cache-control": "no-store", "x-accel-buffering": "no"}[name]
 
 
-def test_a_stateless_stream_can_be_come_back_to(raw):
-    body = {"assistant_id": "steps", "stream_resumable": True, **IN}
-    answer = raw("POST", "/runs/stream", body)
-    place = answer.headers["location"]
+def test_a_stream_names_the_locations_of_its_run_and_its_stream(raw_client, thread_id):
+    response = raw_client(
+        "POST", f"/threads/{thread_id}/runs/stream", {"assistant_id": "steps", **INPUT_FIELD}
+    )
+    run_id = response.text.split('"run_id":"')[1].split('"')[0]
 
-    assert answer.headers["content-location"] == place.removesuffix("/stream")
-    again = raw.frames("GET", place, **{"Last-Event-ID": "-1"})
-    assert [frame.name for frame in again][:2] == ["metadata", "values"]
+    assert response.headers["content-location"] == f"/threads/{thread_id}/runs/{run_id}"
+    assert response.headers["location"] == f"/threads/{thread_id}/runs/{run_id}/stream"
 
 
-def test_heartbeats_come_every_five_seconds(raw):
+def test_a_stateless_stream_is_resumed_at_its_location(raw_client):
+    body = {"assistant_id": "steps", "stream_resumable": True, **INPUT_FIELD}
+    response = raw_client("POST", "/runs/stream", body)
+    location = response.headers["location"]
+
+    assert response.headers["content-location"] == location.removesuffix("/stream")
+    replayed = raw_client.request_frames("GET", location, **{"Last-Event-ID": "-1"})
+    assert [frame.name for frame in replayed][:2] == ["metadata", "values"]
+
+
+def test_a_heartbeat_is_sent_every_five_seconds(raw_client):
     body = {"assistant_id": "slow", "input": {"seconds": 11}}
-    with raw.open("POST", "/runs/stream", body) as answer:
-        text = "".join(answer.iter_text())
+    with raw_client.open("POST", "/runs/stream", body) as response:
+        text = "".join(response.iter_text())
 
     assert text.count(": heartbeat\r\n\r\n") == 2
 
@@ -104,8 +100,8 @@ def test_heartbeats_come_every_five_seconds(raw):
 # 9.2 Order
 
 
-def test_metadata_is_first_and_the_end_last(client):
-    events = stream(client, "steps", input=NOTED)
+def test_the_first_event_is_metadata_and_the_last_is_end(client):
+    events = collect_events(client, "steps", input=NOTES_INPUT)
 
     assert events[0][0] == "metadata"
     assert set(events[0][1]) == {"run_id", "attempt"}
@@ -113,19 +109,19 @@ def test_metadata_is_first_and_the_end_last(client):
     assert events[-1] == ("end", {"status": "success"})
 
 
-def test_a_failure_is_the_last_event_of_a_stream_of_status_200(raw):
-    failing = {"assistant_id": "steps", "input": {**NOTED, "fail": "write"}}
-    answer = raw("POST", "/runs/stream", failing)
+def test_an_error_is_the_last_event_of_a_stream_with_status_200(raw_client):
+    failing = {"assistant_id": "steps", "input": {**NOTES_INPUT, "fail": "write"}}
+    response = raw_client("POST", "/runs/stream", failing)
 
-    assert answer.status_code == 200
-    assert answer.text.endswith(
+    assert response.status_code == 200
+    assert response.text.endswith(
         'event: error\r\ndata: {"error":"ValueError","message":"no such city"}\r\n\r\n'
     )
 
 
-def test_things_come_in_the_order_in_which_they_happen(client):
+def test_events_are_streamed_in_order(client):
     modes = ["custom", "updates", "values"]
-    events = stream(client, "steps", input=NOTED, stream_mode=modes)
+    events = collect_events(client, "steps", input=NOTES_INPUT, stream_mode=modes)
     names = [name for name, _ in events[1:-1]]
 
     assert names == ["values", *["custom", "updates", "values"] * 3]
@@ -135,109 +131,130 @@ def test_things_come_in_the_order_in_which_they_happen(client):
 
 
 def test_values_are_the_state_after_the_input_and_each_step(client):
-    values = of(stream(client, "steps", input=NOTED, stream_mode="values"), "values")
+    values = data_of(
+        collect_events(client, "steps", input=NOTES_INPUT, stream_mode="values"), "values"
+    )
 
     assert [value["notes"] for value in values] == [
-        ["asked"], ["asked", "plan"], ["asked", "plan", "write"], ["asked", *STEPS]
+        ["start"], ["start", "plan"], ["start", "plan", "write"], ["start", *STEPS]
     ]  # fmt: skip
 
 
-def test_values_of_an_input_that_writes_nothing_are_left_out(client):
-    values = of(stream(client, "steps", input={}, stream_mode="values"), "values")
+def test_an_empty_input_streams_no_values(client):
+    values = data_of(collect_events(client, "steps", input={}, stream_mode="values"), "values")
 
     assert [value["notes"] for value in values] == [["plan"], ["plan", "write"], STEPS]
 
 
-def test_updates_are_by_node(client):
-    updates = of(stream(client, "steps", input=NOTED, stream_mode="updates"), "updates")
+def test_updates_are_streamed_by_node(client):
+    updates = data_of(
+        collect_events(client, "steps", input=NOTES_INPUT, stream_mode="updates"), "updates"
+    )
 
     assert [list(update) for update in updates] == [["plan"], ["write"], ["review"]]
     assert updates[0]["plan"]["notes"] == ["plan"]
 
 
-def test_custom_is_what_the_writer_wrote(client):
-    custom = of(stream(client, "steps", input=NOTED, stream_mode="custom"), "custom")
+def test_custom_events_contain_the_data_of_the_stream_writer(client):
+    custom = data_of(
+        collect_events(client, "steps", input=NOTES_INPUT, stream_mode="custom"), "custom"
+    )
 
     assert custom == [{"at": "plan"}, {"at": "write"}, {"at": "review"}]
 
 
-def test_tasks_start_and_end(client):
-    tasks = of(stream(client, "steps", input=NOTED, stream_mode="tasks"), "tasks")
-    first, done = tasks[:2]
+def test_tasks_are_streamed_at_start_and_end(client):
+    tasks = data_of(
+        collect_events(client, "steps", input=NOTES_INPUT, stream_mode="tasks"), "tasks"
+    )
+    first, finished = tasks[:2]
 
     assert [task["name"] for task in tasks] == [name for name in STEPS for _ in range(2)]
     assert {"id", "name", "input", "triggers"} <= set(first)
-    assert {"id", "name", "error", "result", "interrupts"} <= set(done)
-    assert first["id"] == done["id"]
+    assert {"id", "name", "error", "result", "interrupts"} <= set(finished)
+    assert first["id"] == finished["id"]
 
 
-def test_checkpoints_have_their_place_and_what_is_next(client, thread):
-    parts = client.runs.stream(thread, "steps", input=NOTED, stream_mode="checkpoints")
-    found = [part.data for part in parts if part.event == "checkpoints"]
+def test_checkpoints_name_their_config_and_next_nodes(client, thread_id):
+    parts = client.runs.stream(thread_id, "steps", input=NOTES_INPUT, stream_mode="checkpoints")
+    checkpoints = [part.data for part in parts if part.event == "checkpoints"]
 
-    assert [one["metadata"]["step"] for one in found] == [-1, 0, 1, 2, 3]
-    assert [one["next"] for one in found[1:]] == [["plan"], ["write"], ["review"], []]
-    assert {one["config"]["configurable"]["thread_id"] for one in found} == {thread}
-    assert found[-1]["values"]["notes"] == ["asked", *STEPS]
-    before = found[-2]["config"]["configurable"]["checkpoint_id"]
-    assert found[-1]["parent_config"]["configurable"]["checkpoint_id"] == before
+    assert [checkpoint["metadata"]["step"] for checkpoint in checkpoints] == [-1, 0, 1, 2, 3]
+    assert [checkpoint["next"] for checkpoint in checkpoints[1:]] == [
+        ["plan"],
+        ["write"],
+        ["review"],
+        [],
+    ]
+    assert {checkpoint["config"]["configurable"]["thread_id"] for checkpoint in checkpoints} == {
+        thread_id
+    }
+    assert checkpoints[-1]["values"]["notes"] == ["start", *STEPS]
+    before = checkpoints[-2]["config"]["configurable"]["checkpoint_id"]
+    assert checkpoints[-1]["parent_config"]["configurable"]["checkpoint_id"] == before
 
 
-def test_debug_wraps_tasks_and_checkpoints(client, thread):
-    parts = client.runs.stream(thread, "steps", input=NOTED, stream_mode="debug")
-    found = [part.data for part in parts if part.event == "debug"]
-    checkpoints = [one["payload"] for one in found if one["type"] == "checkpoint"]
+def test_debug_wraps_tasks_and_checkpoints(client, thread_id):
+    parts = client.runs.stream(thread_id, "steps", input=NOTES_INPUT, stream_mode="debug")
+    events = [part.data for part in parts if part.event == "debug"]
+    checkpoints = [event["payload"] for event in events if event["type"] == "checkpoint"]
 
-    assert {one["type"] for one in found} == {"checkpoint", "task", "task_result"}
-    assert set(found[0]) == {"step", "timestamp", "type", "payload"}
-    assert checkpoints[-1]["checkpoint"]["thread_id"] == thread
+    assert {event["type"] for event in events} == {"checkpoint", "task", "task_result"}
+    assert set(events[0]) == {"step", "timestamp", "type", "payload"}
+    assert checkpoints[-1]["checkpoint"]["thread_id"] == thread_id
     assert checkpoints[-1]["parent_checkpoint"] == checkpoints[-2]["checkpoint"]
 
 
-def test_events_are_those_of_langchain_with_the_run_as_root(client):
-    events = stream(client, "steps", input=NOTED, stream_mode="events")
-    run_id = of(events, "metadata")[0]["run_id"]
-    found = of(events, "events")
+def test_langchain_events_have_the_run_as_root(client):
+    events = collect_events(client, "steps", input=NOTES_INPUT, stream_mode="events")
+    run_id = data_of(events, "metadata")[0]["run_id"]
+    langchain_events = data_of(events, "events")
 
-    assert found[0]["event"] == "on_chain_start"
-    assert found[0]["run_id"] == found[-1]["run_id"] == run_id
-    assert {"event", "name", "run_id", "tags", "metadata", "data", "parent_ids"} <= set(found[0])
+    assert langchain_events[0]["event"] == "on_chain_start"
+    assert langchain_events[0]["run_id"] == langchain_events[-1]["run_id"] == run_id
+    assert {"event", "name", "run_id", "tags", "metadata", "data", "parent_ids"} <= set(
+        langchain_events[0]
+    )
 
 
-def test_several_modes_at_once_are_all_there(client):
+def test_all_requested_modes_are_streamed(client):
     modes = ["values", "updates", "custom", "tasks", "checkpoints", "debug"]
-    names = {name for name, _ in stream(client, "steps", input=NOTED, stream_mode=modes)}
+    names = {
+        name for name, _ in collect_events(client, "steps", input=NOTES_INPUT, stream_mode=modes)
+    }
 
     assert names == {*modes, "metadata", "end"} - ({"checkpoints"} - names)
 
 
 @pytest.mark.parametrize("mode", ["tools", "lifecycle", "everything"])
-def test_an_unknown_mode_is_refused(raw, mode):
-    answer = raw("POST", "/runs/stream", {"assistant_id": "steps", "stream_mode": mode, **IN})
+def test_an_unknown_mode_is_rejected(raw_client, mode):
+    response = raw_client(
+        "POST", "/runs/stream", {"assistant_id": "steps", "stream_mode": mode, **INPUT_FIELD}
+    )
 
-    assert answer.status_code == 422
-    assert isinstance(answer.json()["detail"], str)
+    assert response.status_code == 422
+    assert isinstance(response.json()["detail"], str)
 
 
 # 9.4 Messages
 
 
-def test_messages_grow(client):
-    events = stream(client, "chat", input=SAY, stream_mode="messages")
+def test_partial_messages_grow(client):
+    events = collect_events(client, "chat", input=MESSAGE_INPUT, stream_mode="messages")
     names = [name for name, _ in events[1:-1]]
-    [(message_id, told)] = of(events, "messages/metadata")[0].items()
-    partial = [data[0] for data in of(events, "messages/partial")]
+    [(message_id, message_metadata)] = data_of(events, "messages/metadata")[0].items()
+    partial = [data[0] for data in data_of(events, "messages/partial")]
 
     assert names[0] == "messages/metadata"
-    assert told["metadata"]["langgraph_node"] == "agent"
+    assert message_metadata["metadata"]["langgraph_node"] == "agent"
     assert [m["content"] for m in partial][:2] == ["word0", "word0 word1"]
     assert partial[-1]["content"] == "word0 word1 word2 word3"
     assert {(m["type"], m["id"]) for m in partial} == {("ai", message_id)}
 
 
-def test_a_message_that_no_model_streamed_is_complete_at_once(client):
-    events = stream(client, "chat", input=CALL, stream_mode="messages")
-    [[tool]] = of(events, "messages/complete")
+def test_a_message_that_is_not_streamed_by_a_model_is_complete(client):
+    events = collect_events(client, "chat", input=TOOL_CALL_INPUT, stream_mode="messages")
+    [[tool]] = data_of(events, "messages/complete")
 
     assert (tool["type"], tool["content"], tool["tool_call_id"]) == (
         "tool",
@@ -246,84 +263,98 @@ def test_a_message_that_no_model_streamed_is_complete_at_once(client):
     )
 
 
-def test_tuples_are_deltas_under_one_id(client):
-    found = of(stream(client, "chat", input=SAY, stream_mode="messages-tuple"), "messages")
-    chunks = [message for message, _ in found]
+def test_message_tuples_are_deltas_with_one_id(client):
+    tuples = data_of(
+        collect_events(client, "chat", input=MESSAGE_INPUT, stream_mode="messages-tuple"),
+        "messages",
+    )
+    chunks = [message for message, _ in tuples]
 
     assert {message["type"] for message in chunks} == {"AIMessageChunk"}
     assert "".join(message["content"] for message in chunks) == "word0 word1 word2 word3"
     assert len({message["id"] for message in chunks}) == 1
     assert chunks[0]["id"].startswith("lc_run--")
-    assert {told["langgraph_node"] for _, told in found} == {"agent"}
+    assert {metadata["langgraph_node"] for _, metadata in tuples} == {"agent"}
     assert "chunk_position" in chunks[0]
 
 
-def test_the_final_message_has_the_id_of_its_chunks(client, thread):
-    parts = client.runs.stream(thread, "chat", input=SAY, stream_mode=["messages-tuple", "values"])
+def test_the_final_message_has_the_id_of_its_chunks(client, thread_id):
+    parts = client.runs.stream(
+        thread_id, "chat", input=MESSAGE_INPUT, stream_mode=["messages-tuple", "values"]
+    )
     events = [(part.event, part.data) for part in parts]
-    chunk_id = of(events, "messages")[0][0]["id"]
+    chunk_id = data_of(events, "messages")[0][0]["id"]
 
-    assert of(events, "values")[-1]["messages"][-1]["id"] == chunk_id
+    assert data_of(events, "values")[-1]["messages"][-1]["id"] == chunk_id
 
 
-def test_tuples_win_over_partial_messages(client):
+def test_tuples_replace_partial_messages_when_both_are_requested(client):
     modes = ["messages", "messages-tuple"]
-    names = {name for name, _ in stream(client, "chat", input=SAY, stream_mode=modes)}
+    names = {
+        name for name, _ in collect_events(client, "chat", input=MESSAGE_INPUT, stream_mode=modes)
+    }
 
     assert names == {"metadata", "messages", "end"}
 
 
-def test_tool_messages_come_as_tuples_with_their_own_type(client):
-    found = of(stream(client, "chat", input=CALL, stream_mode="messages-tuple"), "messages")
+def test_tool_messages_are_streamed_as_tuples(client):
+    tuples = data_of(
+        collect_events(client, "chat", input=TOOL_CALL_INPUT, stream_mode="messages-tuple"),
+        "messages",
+    )
 
-    assert [message["type"] for message, _ in found].count("tool") == 1
-    called = found[0][0]
-    assert called["tool_call_chunks"][0]["name"] == "multiply"
+    assert [message["type"] for message, _ in tuples].count("tool") == 1
+    tool_call = tuples[0][0]
+    assert tool_call["tool_call_chunks"][0]["name"] == "multiply"
 
 
 # 9.5 Interrupts
 
 
 @pytest.fixture
-def asking(client, thread):
-    parts = client.runs.stream(thread, "human", input={"notes": []}, stream_mode=[
+def interrupted_events(client, thread_id):
+    parts = client.runs.stream(thread_id, "human", input={"notes": []}, stream_mode=[
         "updates", "values", "tasks"
     ])  # fmt: skip
     return [(part.event, part.data) for part in parts]
 
 
 @pytest.mark.parametrize("mode", ["updates", "values"])
-def test_a_question_is_in_the_stream(asking, mode):
-    [question] = of(asking, mode)[-1]["__interrupt__"]
+def test_an_interrupt_is_in_the_stream(interrupted_events, mode):
+    [question] = data_of(interrupted_events, mode)[-1]["__interrupt__"]
 
     assert question["value"] == {"approve": "send it? (0)"}
     assert len(question["id"]) == 32
     assert question["response_schema"] is None
 
 
-def test_a_question_is_in_the_result_of_its_task(asking):
-    [question] = of(asking, "tasks")[-1]["interrupts"]
+def test_an_interrupt_is_in_the_result_of_its_task(interrupted_events):
+    [question] = data_of(interrupted_events, "tasks")[-1]["interrupts"]
 
     assert question["value"] == {"approve": "send it? (0)"}
 
 
-def test_a_breakpoint_is_an_empty_list(client, thread):
+def test_a_breakpoint_is_streamed_as_an_empty_list(client, thread_id):
     parts = client.runs.stream(
-        thread, "steps", input=NOTED, interrupt_before=["write"], stream_mode=["updates", "values"]
+        thread_id,
+        "steps",
+        input=NOTES_INPUT,
+        interrupt_before=["write"],
+        stream_mode=["updates", "values"],
     )
     events = [(part.event, part.data) for part in parts]
 
-    assert of(events, "updates")[-1] == {"__interrupt__": []}
-    assert client.threads.get_state(thread)["next"] == ["write"]
+    assert data_of(events, "updates")[-1] == {"__interrupt__": []}
+    assert client.threads.get_state(thread_id)["next"] == ["write"]
 
 
 # 9.6 Subgraphs
 
 
 @pytest.mark.parametrize("mode", ["values", "updates", "custom", "tasks", "checkpoints", "debug"])
-def test_nested_graphs_speak_under_their_namespace(client, thread, mode):
+def test_events_of_subgraphs_have_their_namespace(client, thread_id, mode):
     parts = client.runs.stream(
-        thread, "nested", input={"topic": "keels"}, stream_mode=mode, stream_subgraphs=True
+        thread_id, "nested", input={"topic": "keels"}, stream_mode=mode, stream_subgraphs=True
     )
     depths = {part.event.count("|") for part in parts if part.event.startswith(mode)}
     expected = {1, 2} if mode == "custom" else {0, 1, 2}
@@ -331,8 +362,8 @@ def test_nested_graphs_speak_under_their_namespace(client, thread, mode):
     assert depths == expected
 
 
-def test_a_namespace_is_node_and_task(client):
-    events = stream(
+def test_a_namespace_is_built_from_node_and_task(client):
+    events = collect_events(
         client, "nested", input={"topic": "keels"}, stream_mode="updates", stream_subgraphs=True
     )
     deepest = max((name for name, _ in events), key=lambda name: name.count("|"))
@@ -342,54 +373,58 @@ def test_a_namespace_is_node_and_task(client):
     assert search.split(":")[0] == "search"
 
 
-def test_without_subgraphs_only_the_root_speaks(client):
-    events = stream(client, "nested", input={"topic": "keels"}, stream_mode="updates")
+def test_without_subgraphs_only_the_root_graph_is_streamed(client):
+    events = collect_events(client, "nested", input={"topic": "keels"}, stream_mode="updates")
 
     assert {name for name, _ in events} == {"metadata", "updates", "end"}
 
 
-# 9.7 Coming back
+# 9.7 Resuming
 
 
-def test_ids_of_resumable_runs_are_unique_and_grow(raw, thread):
+def test_ids_of_resumable_runs_are_unique_and_grow(raw_client, thread_id):
     body = {"assistant_id": "steps", "stream_resumable": True, "stream_mode": ["values", "tasks"]}
-    found = raw.frames("POST", f"/threads/{thread}/runs/stream", {**body, **IN})
-    ids = ids_of(found)
+    frames = raw_client.request_frames(
+        "POST", f"/threads/{thread_id}/runs/stream", {**body, **INPUT_FIELD}
+    )
+    ids = frame_ids(frames)
 
-    assert len(found) > 8
-    assert all(one < next_one for one, next_one in pairwise(ids))
-
-
-@pytest.mark.parametrize("everything", ["-1", "0", "0-0"])
-def test_everything_can_be_had_again(raw, thread, resumable, everything):
-    path = f"/threads/{thread}/runs/{resumable}/stream"
-    found = raw.frames("GET", path, **{"Last-Event-ID": everything})
-
-    assert [frame.name for frame in found][:2] == ["metadata", "values"]
-    assert found[-1].name == "end"
+    assert len(frames) > 8
+    assert all(first < second for first, second in pairwise(ids))
 
 
-def test_coming_back_goes_on_after_each_event(raw, thread, resumable):
-    path = f"/threads/{thread}/runs/{resumable}/stream"
-    everything = raw.frames("GET", path, **{"Last-Event-ID": "-1"})
-    for index in (0, 2, len(everything) - 2):
-        rest = raw.frames("GET", path, **{"Last-Event-ID": everything[index].id})
-        assert rest == everything[index + 1 :]
+@pytest.mark.parametrize("last_event_id", ["-1", "0", "0-0"])
+def test_a_resumable_stream_is_replayed_from_the_start(
+    raw_client, thread_id, resumable, last_event_id
+):
+    path = f"/threads/{thread_id}/runs/{resumable}/stream"
+    frames = raw_client.request_frames("GET", path, **{"Last-Event-ID": last_event_id})
+
+    assert [frame.name for frame in frames][:2] == ["metadata", "values"]
+    assert frames[-1].name == "end"
+
+
+def test_a_resumed_stream_continues_after_the_given_event(raw_client, thread_id, resumable):
+    path = f"/threads/{thread_id}/runs/{resumable}/stream"
+    all_frames = raw_client.request_frames("GET", path, **{"Last-Event-ID": "-1"})
+    for index in (0, 2, len(all_frames) - 2):
+        rest = raw_client.request_frames("GET", path, **{"Last-Event-ID": all_frames[index].id})
+        assert rest == all_frames[index + 1 :]
 
 
 @pytest.mark.parametrize("header", [{}, {"Last-Event-ID": "yesterday"}])
-def test_a_run_that_is_over_has_nothing_more_to_say(raw, thread, resumable, header):
-    answer = raw("GET", f"/threads/{thread}/runs/{resumable}/stream", **header)
+def test_joining_the_stream_of_a_finished_run_is_empty(raw_client, thread_id, resumable, header):
+    response = raw_client("GET", f"/threads/{thread_id}/runs/{resumable}/stream", **header)
 
-    assert (answer.status_code, answer.content) == (200, b"")
+    assert (response.status_code, response.content) == (200, b"")
 
 
-def test_a_run_that_is_not_resumable_is_not_replayed(raw, client, thread):
-    run = client.runs.create(thread, "steps", input=NOTED)
-    client.runs.join(thread, run["run_id"])
-    path = f"/threads/{thread}/runs/{run['run_id']}/stream"
+def test_a_run_that_is_not_resumable_is_not_replayed(raw_client, client, thread_id):
+    run = client.runs.create(thread_id, "steps", input=NOTES_INPUT)
+    client.runs.join(thread_id, run["run_id"])
+    path = f"/threads/{thread_id}/runs/{run['run_id']}/stream"
 
-    assert raw("GET", path, **{"Last-Event-ID": "-1"}).content == b""
+    assert raw_client("GET", path, **{"Last-Event-ID": "-1"}).content == b""
 
 
 @pytest.mark.parametrize(
@@ -401,83 +436,85 @@ def test_a_run_that_is_not_resumable_is_not_replayed(raw, client, thread):
         ("stream_mode=custom", []),
     ],
 )
-def test_a_join_can_choose_modes_and_then_has_no_metadata(raw, thread, resumable, query, names):
-    path = f"/threads/{thread}/runs/{resumable}/stream?{query}"
-    found = raw.frames("GET", path, **{"Last-Event-ID": "-1"})
+def test_a_join_with_modes_streams_only_these(raw_client, thread_id, resumable, query, names):
+    path = f"/threads/{thread_id}/runs/{resumable}/stream?{query}"
+    frames = raw_client.request_frames("GET", path, **{"Last-Event-ID": "-1"})
 
-    assert {frame.name for frame in found} - {"end"} == set(names)
+    assert {frame.name for frame in frames} - {"end"} == set(names)
 
 
-def test_an_unknown_run_is_an_error_event(raw, thread):
-    answer = raw.frames("GET", f"/threads/{thread}/runs/{uuid4()}/stream")
+def test_joining_an_unknown_run_streams_an_error(raw_client, thread_id):
+    frames = raw_client.request_frames("GET", f"/threads/{thread_id}/runs/{uuid4()}/stream")
 
-    assert [(frame.name, frame.data) for frame in answer] == [
+    assert [(frame.name, frame.data) for frame in frames] == [
         ("error", {"error": "HTTPException", "message": "404: Run not found"})
     ]
 
 
-def test_joining_a_run_under_way_gives_what_comes_from_now_on(client, thread):
-    run = client.runs.create(thread, "slow", input={"seconds": 0.5, "steps": 2}, stream_mode=[
+def test_joining_a_running_run_streams_the_following_events(client, thread_id):
+    run = client.runs.create(thread_id, "slow", input={"seconds": 0.5, "steps": 2}, stream_mode=[
         "custom", "values"
     ])  # fmt: skip
-    names = [part.event for part in client.runs.join_stream(thread, run["run_id"])]
+    names = [part.event for part in client.runs.join_stream(thread_id, run["run_id"])]
 
     assert "metadata" not in names or names[0] == "metadata"
     assert names[-1] == "end"
     assert "values" in names
 
 
-def test_the_client_comes_back_by_itself_and_misses_nothing(client, thread):
-    seen, last = [], None
+def test_the_client_resumes_a_stream_without_losing_events(client, thread_id):
+    received, last_id = [], None
     parts = client.runs.stream(
-        thread, "slow", input={"seconds": 0.1, "steps": 4}, stream_mode="custom",
+        thread_id, "slow", input={"seconds": 0.1, "steps": 4}, stream_mode="custom",
         stream_resumable=True,
     )  # fmt: skip
     for part in parts:
-        seen.append((part.event, part.data))
-        last = part.id
-        if len(seen) == 3:
+        received.append((part.event, part.data))
+        last_id = part.id
+        if len(received) == 3:
             break
-    run_id = seen[0][1]["run_id"]
+    run_id = received[0][1]["run_id"]
     rest = [
         (part.event, part.data)
-        for part in client.runs.join_stream(thread, run_id, last_event_id=last)
+        for part in client.runs.join_stream(thread_id, run_id, last_event_id=last_id)
     ]
-    marks = [mark for event, data in seen + rest if event == "custom" for mark in data.values()]
+    marks = [mark for event, data in received + rest if event == "custom" for mark in data.values()]
 
     assert len(marks) == 8
     assert marks[0::2] == marks[1::2]
     assert len(set(marks)) == 4
 
 
-@pytest.mark.parametrize(("wish", "status"), [("cancel", "interrupted"), ("continue", "success")])
-def test_a_client_who_leaves_takes_the_run_along_if_it_said_so(client, thread, wish, status):
+@pytest.mark.parametrize(
+    ("on_disconnect", "status"), [("cancel", "interrupted"), ("continue", "success")]
+)
+def test_closing_a_stream_applies_on_disconnect(client, thread_id, on_disconnect, status):
     parts = client.runs.stream(
-        thread, "slow", input={"seconds": 0.3, "steps": 3}, on_disconnect=wish
+        thread_id, "slow", input={"seconds": 0.3, "steps": 3}, on_disconnect=on_disconnect
     )
     run_id = next(iter(parts)).data["run_id"]
     parts.close()
-    client.runs.join(thread, run_id)
+    client.runs.join(thread_id, run_id)
 
-    assert client.runs.get(thread, run_id)["status"] == status
-
-
-def test_a_joiner_who_leaves_takes_the_run_along_if_it_said_so(raw, client, thread):
-    run = client.runs.create(thread, "slow", input={"seconds": 0.5, "steps": 4})
-    path = f"/threads/{thread}/runs/{run['run_id']}/stream?cancel_on_disconnect=1"
-    with raw.open("GET", path) as answer:
-        next(live_frames(answer))
-    client.runs.join(thread, run["run_id"])
-
-    assert client.runs.get(thread, run["run_id"])["status"] == "interrupted"
+    assert client.runs.get(thread_id, run_id)["status"] == status
 
 
-def test_a_cancelled_run_ends_without_an_error_event(raw, client, thread):
+def test_closing_a_joined_stream_cancels_the_run_on_request(raw_client, client, thread_id):
+    run = client.runs.create(thread_id, "slow", input={"seconds": 0.5, "steps": 4})
+    path = f"/threads/{thread_id}/runs/{run['run_id']}/stream?cancel_on_disconnect=1"
+    with raw_client.open("GET", path) as response:
+        next(iterate_frames(response))
+    client.runs.join(thread_id, run["run_id"])
+
+    assert client.runs.get(thread_id, run["run_id"])["status"] == "interrupted"
+
+
+def test_a_cancelled_run_ends_without_an_error_event(raw_client, client, thread_id):
     body = {"assistant_id": "slow", "input": {"seconds": 30}}
-    with raw.open("POST", f"/threads/{thread}/runs/stream", body) as answer:
-        frames = live_frames(answer)
+    with raw_client.open("POST", f"/threads/{thread_id}/runs/stream", body) as response:
+        frames = iterate_frames(response)
         run_id = next(frames).data["run_id"]
-        client.runs.cancel(thread, run_id)
+        client.runs.cancel(thread_id, run_id)
         names = [frame.name for frame in frames]
 
     assert "error" not in names
@@ -487,63 +524,63 @@ def test_a_cancelled_run_ends_without_an_error_event(raw, client, thread):
 # 9.8 Streams of threads
 
 
-def run_beside(client, thread, graph="steps", **asked):
-    """Start a run once somebody listens."""
-    doing = threading.Thread(
-        target=client.runs.wait, args=(thread, graph), kwargs={"input": NOTED, **asked}
+def start_run_in_thread(client, thread_id, graph="steps", **options):
+    """Start a run in another thread, while the test reads a stream."""
+    runner = threading.Thread(
+        target=client.runs.wait, args=(thread_id, graph), kwargs={"input": NOTES_INPUT, **options}
     )
-    doing.start()
-    return doing
+    runner.start()
+    return runner
 
 
 @pytest.mark.parametrize("parameter", ["stream_mode", "stream_modes"])
-def test_lifecycle_has_two_events_a_run(raw, client, thread, parameter):
-    with raw.open("GET", f"/threads/{thread}/stream?{parameter}=lifecycle") as answer:
-        doing = run_beside(client, thread)
-        found = until(answer, "metadata", status="run_done")
-        doing.join()
+def test_lifecycle_has_two_events_for_each_run(raw_client, client, thread_id, parameter):
+    with raw_client.open("GET", f"/threads/{thread_id}/stream?{parameter}=lifecycle") as response:
+        runner = start_run_in_thread(client, thread_id)
+        frames = read_until(response, "metadata", status="run_done")
+        runner.join()
 
-    assert [frame.name for frame in found] == ["metadata", "metadata"]
-    assert found[0].data["attempt"] == 1
-    assert found[1].data == {"status": "run_done", "run_id": found[0].data["run_id"]}
+    assert [frame.name for frame in frames] == ["metadata", "metadata"]
+    assert frames[0].data["attempt"] == 1
+    assert frames[1].data == {"status": "run_done", "run_id": frames[0].data["run_id"]}
 
 
-def test_a_thread_streams_run_after_run_and_every_event_has_an_id(raw, client, thread):
-    with raw.open("GET", f"/threads/{thread}/stream") as answer:
-        doing = [run_beside(client, thread), run_beside(client, thread)]
-        frames = live_frames(answer)
-        found = []
-        while sum(frame.name == "metadata" for frame in found) < 4:
-            found.append(next(frames))
-        for one in doing:
-            one.join()
+def test_a_thread_stream_has_the_events_of_all_runs_with_ids(raw_client, client, thread_id):
+    with raw_client.open("GET", f"/threads/{thread_id}/stream") as response:
+        runners = [start_run_in_thread(client, thread_id), start_run_in_thread(client, thread_id)]
+        frames = iterate_frames(response)
+        received = []
+        while sum(frame.name == "metadata" for frame in received) < 4:
+            received.append(next(frames))
+        for runner in runners:
+            runner.join()
 
-    names = [frame.name for frame in found]
+    names = [frame.name for frame in received]
     assert names == ["metadata", *["values"] * 4, "metadata"] * 2
-    ids = ids_of(found)
-    assert all(one < next_one for one, next_one in pairwise(ids))
+    ids = frame_ids(received)
+    assert all(first < second for first, second in pairwise(ids))
 
 
-def test_the_client_joins_a_threads_stream(client, thread):
-    parts = client.threads.join_stream(thread, stream_mode="lifecycle")
-    doing = threading.Timer(0.5, client.runs.wait, (thread, "steps"), {"input": NOTED})
-    doing.start()
-    found = [next(parts), next(parts)]
-    doing.join()
+def test_the_client_joins_the_stream_of_a_thread(client, thread_id):
+    parts = client.threads.join_stream(thread_id, stream_mode="lifecycle")
+    runner = threading.Timer(0.5, client.runs.wait, (thread_id, "steps"), {"input": NOTES_INPUT})
+    runner.start()
+    events = [next(parts), next(parts)]
+    runner.join()
 
-    assert found[1].data["status"] == "run_done"
+    assert events[1].data["status"] == "run_done"
 
 
-def test_stored_events_of_a_thread_are_replayed_across_its_runs(raw, client, thread):
+def test_stored_events_of_a_thread_are_replayed_across_runs(raw_client, client, thread_id):
     for _ in range(2):
-        list(client.runs.stream(thread, "steps", input=NOTED, stream_resumable=True))
-    path = f"/threads/{thread}/stream"
-    with raw.open("GET", path, **{"Last-Event-ID": "0"}) as answer:
-        first = until(answer, "metadata", status="run_done")
-    with raw.open("GET", path, **{"Last-Event-ID": first[-1].id}) as answer:
-        second = until(answer, "metadata", status="run_done")
-    with raw.open("GET", path, **{"Last-Event-ID": first[2].id}) as answer:
-        rest = until(answer, "metadata", status="run_done")
+        list(client.runs.stream(thread_id, "steps", input=NOTES_INPUT, stream_resumable=True))
+    path = f"/threads/{thread_id}/stream"
+    with raw_client.open("GET", path, **{"Last-Event-ID": "0"}) as response:
+        first = read_until(response, "metadata", status="run_done")
+    with raw_client.open("GET", path, **{"Last-Event-ID": first[-1].id}) as response:
+        second = read_until(response, "metadata", status="run_done")
+    with raw_client.open("GET", path, **{"Last-Event-ID": first[2].id}) as response:
+        rest = read_until(response, "metadata", status="run_done")
 
     assert [frame.name for frame in first] == ["metadata", *["values"] * 4, "metadata"]
     assert first[0].data["run_id"] != second[0].data["run_id"]
@@ -558,30 +595,35 @@ def test_stored_events_of_a_thread_are_replayed_across_its_runs(raw, client, thr
         ("", {"Last-Event-ID": "yesterday"}),
     ],
 )
-def test_what_a_threads_stream_refuses(raw, thread, query, header):
-    answer = raw("GET", f"/threads/{thread}/stream{query}", **header)
+def test_an_invalid_thread_stream_request_is_rejected(raw_client, thread_id, query, header):
+    response = raw_client("GET", f"/threads/{thread_id}/stream{query}", **header)
 
-    assert answer.status_code == 422
-
-
-def test_an_unknown_thread_is_not_there(raw):
-    assert raw("GET", f"/threads/{uuid4()}/stream").status_code == 404
+    assert response.status_code == 422
 
 
-def test_a_change_of_state_is_told_to_who_asked_for_it(raw, client, thread):
-    client.runs.wait(thread, "steps", input=NOTED)
-    with raw.open("GET", f"/threads/{thread}/stream?stream_mode=state_update") as answer:
-        doing = threading.Timer(
-            0.3, client.threads.update_state, (thread, {"notes": ["mine"]}), {"as_node": "review"}
+def test_the_stream_of_an_unknown_thread_is_not_found(raw_client):
+    assert raw_client("GET", f"/threads/{uuid4()}/stream").status_code == 404
+
+
+def test_a_state_update_is_streamed_on_request(raw_client, client, thread_id):
+    client.runs.wait(thread_id, "steps", input=NOTES_INPUT)
+    with raw_client.open(
+        "GET", f"/threads/{thread_id}/stream?stream_mode=state_update"
+    ) as response:
+        runner = threading.Timer(
+            0.3,
+            client.threads.update_state,
+            (thread_id, {"notes": ["mine"]}),
+            {"as_node": "review"},
         )
-        doing.start()
-        [told] = until(answer, "state_update")
-        doing.join()
+        runner.start()
+        [update] = read_until(response, "state_update")
+        runner.join()
 
-    assert told.data["state"]["values"]["notes"] == ["asked", *STEPS, "mine"]
+    assert update.data["state"]["values"]["notes"] == ["start", *STEPS, "mine"]
 
 
-def test_the_stream_of_a_deleted_thread_ends(raw, client, thread):
-    with raw.open("GET", f"/threads/{thread}/stream") as answer:
-        threading.Timer(0.3, client.threads.delete, (thread,)).start()
-        assert list(live_frames(answer)) == []
+def test_the_stream_of_a_deleted_thread_ends(raw_client, client, thread_id):
+    with raw_client.open("GET", f"/threads/{thread_id}/stream") as response:
+        threading.Timer(0.3, client.threads.delete, (thread_id,)).start()
+        assert list(iterate_frames(response)) == []

@@ -1,4 +1,4 @@
-"""Section 10: the thread-centric protocol, over HTTP and as a WebSocket."""
+"""Section 10: the thread-centric protocol over HTTP and WebSocket."""
 
 from __future__ import annotations
 
@@ -14,21 +14,14 @@ from langgraph_sdk.client import LangGraphClient
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from tests.contract.sse import Raw, live_frames
+from tests.contract.sse import iterate_frames
 
 EVERY_CHANNEL = [
     "values", "updates", "messages", "tools", "lifecycle", "input", "checkpoints", "tasks", "custom"
 ]  # fmt: skip
-CALL = {"messages": [{"role": "user", "content": 'call multiply {"a": 6, "b": 7}'}]}
-HELLO = {"messages": [{"role": "user", "content": "hello"}]}
-SECONDS = 30
-
-
-@pytest.fixture(scope="module")
-def raw(live, agent_url):
-    raw = Raw(agent_url, live.api_key)
-    yield raw
-    raw.close()
+TOOL_CALL_INPUT = {"messages": [{"role": "user", "content": 'call multiply {"a": 6, "b": 7}'}]}
+MESSAGE_INPUT = {"messages": [{"role": "user", "content": "hello"}]}
+TIMEOUT_SECONDS = 120
 
 
 @pytest.fixture
@@ -38,23 +31,25 @@ async def aclient(live, agent_url) -> AsyncIterator[LangGraphClient]:
 
 
 @pytest.fixture
-def place() -> str:
-    """A thread that is not there yet."""
+def thread_path() -> str:
+    """The path of a thread that does not exist yet."""
     return f"/threads/{uuid4()}"
 
 
-def command(raw, place, method, **params):
-    return raw("POST", f"{place}/commands", {"id": 7, "method": method, "params": params}).json()
+def send_command(raw_client, thread_path, method, **params):
+    return raw_client(
+        "POST", f"{thread_path}/commands", {"id": 7, "method": method, "params": params}
+    ).json()
 
 
-def start(raw, place, assistant_id="steps", **params):
-    params = {"assistant_id": assistant_id, "input": {"notes": ["asked"]}, **params}
-    answer = command(raw, place, "run.start", **params)
-    assert answer["type"] == "success", answer
-    return answer["result"]["run_id"]
+def start_run(raw_client, thread_path, assistant_id="steps", **params):
+    params = {"assistant_id": assistant_id, "input": {"notes": ["start"]}, **params}
+    response = send_command(raw_client, thread_path, "run.start", **params)
+    assert response["type"] == "success", response
+    return response["result"]["run_id"]
 
 
-def is_over(event, *ends):
+def is_terminal(event, *ends):
     data = event["params"]["data"]
     return (
         event["method"] == "lifecycle"
@@ -63,56 +58,58 @@ def is_over(event, *ends):
     )
 
 
-def heard(raw, place, *channels, runs=1, **asked):
-    """The events of some channels, and of lifecycle, to the end of so many runs."""
-    body = {"channels": [*channels, "lifecycle"], **asked}
-    found = []
-    with raw.open("POST", f"{place}/stream/events", body) as answer:
-        assert answer.status_code == 200
-        for frame in live_frames(answer):
-            found.append(frame.data)
+def collect_events(raw_client, thread_path, *channels, runs=1, **params):
+    """Collect the events of the channels and of lifecycle up to the end of `runs` runs."""
+    body = {"channels": [*channels, "lifecycle"], **params}
+    events = []
+    with raw_client.open("POST", f"{thread_path}/stream/events", body) as response:
+        assert response.status_code == 200
+        for frame in iterate_frames(response):
+            events.append(frame.data)
             assert (frame.name, frame.id) == (frame.data["method"], str(frame.data["seq"]))
-            if is_over(frame.data):
+            if is_terminal(frame.data):
                 runs -= 1
                 if not runs:
                     break
-    return found
+    return events
 
 
-def of(events, method):
+def data_of(events, method):
     return [event["params"]["data"] for event in events if event["method"] == method]
 
 
 # 10.1 Commands
 
 
-def test_a_run_starts_on_a_thread_that_it_makes(raw, client, place):
-    answer = command(raw, place, "run.start", assistant_id="steps", input={"notes": []})
-    run_id = answer["result"]["run_id"]
-    thread_id = place.rpartition("/")[2]
+def test_a_run_creates_its_thread(raw_client, client, thread_path):
+    response = send_command(
+        raw_client, thread_path, "run.start", assistant_id="steps", input={"notes": []}
+    )
+    run_id = response["result"]["run_id"]
+    thread_id = thread_path.rpartition("/")[2]
     client.runs.join(thread_id, run_id)
 
-    assert answer == {
+    assert response == {
         "type": "success", "id": 7, "result": {"run_id": run_id},
         "meta": {"applied_through_seq": 0},
     }  # fmt: skip
     assert client.threads.get_state(thread_id)["values"]["notes"] == ["plan", "write", "review"]
 
 
-def test_a_started_run_is_resumable_and_tells_classic_readers_too(raw, client, place):
-    run_id = start(raw, place)
-    thread_id = place.rpartition("/")[2]
+def test_a_started_run_is_resumable_by_the_run_stream(raw_client, client, thread_path):
+    run_id = start_run(raw_client, thread_path)
+    thread_id = thread_path.rpartition("/")[2]
     client.runs.join(thread_id, run_id)
     kwargs = client.runs.get(thread_id, run_id)["kwargs"]
-    path = f"{place}/runs/{run_id}/stream?stream_mode=values"
-    values = raw.frames("GET", path, **{"Last-Event-ID": "-1"})
+    path = f"{thread_path}/runs/{run_id}/stream?stream_mode=values"
+    values = raw_client.request_frames("GET", path, **{"Last-Event-ID": "-1"})
 
     assert (kwargs["resumable"], kwargs["subgraphs"]) == (True, True)
     assert [frame.name for frame in values] == [*["values"] * 4, "end"]
 
 
 @pytest.mark.parametrize(
-    ("sent", "given"),
+    ("body", "message_id"),
     [
         ({"method": "run.start"}, None),
         ({"id": -1, "method": "run.start"}, -1),
@@ -121,19 +118,21 @@ def test_a_started_run_is_resumable_and_tells_classic_readers_too(raw, client, p
         ([], None),
     ],
 )
-def test_what_is_no_command_is_refused_with_an_envelope(raw, place, sent, given):
-    answer = raw("POST", f"{place}/commands", sent)
+def test_an_invalid_command_is_rejected_with_an_error_envelope(
+    raw_client, thread_path, body, message_id
+):
+    response = raw_client("POST", f"{thread_path}/commands", body)
 
-    assert answer.status_code == 400
-    assert answer.json()["type"] == "error"
-    assert (answer.json()["id"], answer.json()["error"]) == (given, "invalid_argument")
+    assert response.status_code == 400
+    assert response.json()["type"] == "error"
+    assert (response.json()["id"], response.json()["error"]) == (message_id, "invalid_argument")
 
 
-def test_what_is_not_json_is_refused(raw, place):
-    answer = raw._client.post(f"{place}/commands", content=b"{")
+def test_a_body_that_is_not_json_is_rejected(raw_client, thread_path):
+    response = raw_client._client.post(f"{thread_path}/commands", content=b"{")
 
-    assert answer.status_code == 400
-    assert "detail" in answer.json()
+    assert response.status_code == 400
+    assert "detail" in response.json()
 
 
 @pytest.mark.parametrize(
@@ -141,7 +140,7 @@ def test_what_is_not_json_is_refused(raw, place):
     [
         ("run.stop", {}, "unknown_command"),
         ("run.start", {}, "invalid_argument"),
-        ("run.start", {"assistant_id": "nobody"}, "unknown_error"),
+        ("run.start", {"assistant_id": "missing"}, "unknown_error"),
         ("run.start", {"assistant_id": str(uuid4())}, "unknown_error"),
         (
             "run.start",
@@ -156,122 +155,134 @@ def test_what_is_not_json_is_refused(raw, place):
         ("subscription.unsubscribe", {"subscription_id": "x"}, "not_supported"),
     ],
 )
-def test_what_cannot_be_done_is_an_error_in_an_answer_of_200(raw, place, method, params, code):
-    answer = raw("POST", f"{place}/commands", {"id": 0, "method": method, "params": params})
+def test_a_failing_command_is_an_error_with_status_200(
+    raw_client, thread_path, method, params, code
+):
+    response = raw_client(
+        "POST", f"{thread_path}/commands", {"id": 0, "method": method, "params": params}
+    )
 
-    assert answer.status_code == 200
-    assert (answer.json()["type"], answer.json()["id"]) == ("error", 0)
-    assert answer.json()["error"] == code
-    assert answer.json()["message"]
+    assert response.status_code == 200
+    assert (response.json()["type"], response.json()["id"]) == ("error", 0)
+    assert response.json()["error"] == code
+    assert response.json()["message"]
 
 
-def test_a_question_nobody_asked_cannot_be_answered(raw, client, place):
-    start(raw, place)
-    heard(raw, place)
-    answer = command(raw, place, "input.respond", interrupt_id="x", namespace=[], response=1)
+def test_responding_to_an_unknown_interrupt_is_an_error(raw_client, client, thread_path):
+    start_run(raw_client, thread_path)
+    collect_events(raw_client, thread_path)
+    response = send_command(
+        raw_client, thread_path, "input.respond", interrupt_id="x", namespace=[], response=1
+    )
 
-    assert answer["error"] == "no_such_interrupt"
+    assert response["error"] == "no_such_interrupt"
 
 
 @pytest.fixture
-def asked(raw, place):
-    """The questions of a thread that has stopped to ask two."""
-    start(raw, place, "human", input={"notes": [], "ask": 2})
-    return heard(raw, place, "input", "values")
+def interrupted_events(raw_client, thread_path):
+    """The events of a run that is interrupted twice."""
+    start_run(raw_client, thread_path, "human", input={"notes": [], "ask": 2})
+    return collect_events(raw_client, thread_path, "input", "values")
 
 
-def test_questions_come_after_the_values_and_before_the_pause(asked):
-    methods = [event["method"] for event in asked]
-    questions = of(asked, "input.requested")
+def test_interrupts_are_sent_after_the_values_and_before_the_lifecycle_event(interrupted_events):
+    methods = [event["method"] for event in interrupted_events]
+    questions = data_of(interrupted_events, "input.requested")
 
     assert methods[-3:] == ["input.requested", "input.requested", "lifecycle"]
     assert [q["payload"] for q in questions] == [q["value"] for q in questions]
     assert questions[0]["payload"] == {"approve": "send it? (0)"}
-    assert asked[-1]["params"]["data"]["event"] == "interrupted"
-    assert "__interrupt__" not in json.dumps(of(asked, "values"))
+    assert interrupted_events[-1]["params"]["data"]["event"] == "interrupted"
+    assert "__interrupt__" not in json.dumps(data_of(interrupted_events, "values"))
 
 
-def test_one_answer_of_two_leaves_the_other_question(raw, place, asked):
-    first, second = of(asked, "input.requested")
-    one = {"namespace": [], "interrupt_id": first["interrupt_id"], "response": "yes"}
+def test_responding_to_one_of_two_interrupts_keeps_the_other(
+    raw_client, thread_path, interrupted_events
+):
+    first, second = data_of(interrupted_events, "input.requested")
+    answer = {"namespace": [], "interrupt_id": first["interrupt_id"], "response": "yes"}
 
-    assert command(raw, place, "input.respond", **one)["result"] == {}
-    again = heard(raw, place, "input", runs=2)[-2:]
-    assert of(again, "input.requested") == [second]
+    assert send_command(raw_client, thread_path, "input.respond", **answer)["result"] == {}
+    events = collect_events(raw_client, thread_path, "input", runs=2)[-2:]
+    assert data_of(events, "input.requested") == [second]
 
 
-def test_all_answers_at_once_finish_the_run(raw, client, place, asked):
+def test_responding_to_all_interrupts_finishes_the_run(
+    raw_client, client, thread_path, interrupted_events
+):
     responses = [
         {"namespace": [], "interrupt_id": q["interrupt_id"], "response": q["value"]["approve"]}
-        for q in of(asked, "input.requested")
+        for q in data_of(interrupted_events, "input.requested")
     ]
-    command(raw, place, "input.respond", responses=responses)
-    heard(raw, place, runs=2)
-    state = client.threads.get_state(place.rpartition("/")[2])
+    send_command(raw_client, thread_path, "input.respond", responses=responses)
+    collect_events(raw_client, thread_path, runs=2)
+    state = client.threads.get_state(thread_path.rpartition("/")[2])
 
     assert state["values"]["notes"] == [
         "draft", "answer 0: send it? (0)", "answer 1: send it? (1)", "sent"
     ]  # fmt: skip
 
 
-def test_an_answer_may_bring_an_update(raw, client, place):
-    start(raw, place, "human", input={"notes": []})
-    [question] = of(heard(raw, place, "input"), "input.requested")
-    command(
-        raw, place, "input.respond", namespace=[], interrupt_id=question["interrupt_id"],
-        response="yes", update={"notes": ["by the way"]},
+def test_a_response_is_sent_with_a_state_update(raw_client, client, thread_path):
+    start_run(raw_client, thread_path, "human", input={"notes": []})
+    [question] = data_of(collect_events(raw_client, thread_path, "input"), "input.requested")
+    send_command(
+        raw_client, thread_path, "input.respond", namespace=[],
+        interrupt_id=question["interrupt_id"], response="yes", update={"notes": ["by the way"]},
     )  # fmt: skip
-    heard(raw, place, runs=2)
+    collect_events(raw_client, thread_path, runs=2)
 
-    notes = client.threads.get_state(place.rpartition("/")[2])["values"]["notes"]
+    notes = client.threads.get_state(thread_path.rpartition("/")[2])["values"]["notes"]
     assert set(notes) == {"draft", "by the way", "answer 0: yes", "sent"}
 
 
-def test_on_a_thread_that_asks_input_is_the_answer(raw, client, place):
-    start(raw, place, "human", input={"notes": []})
-    heard(raw, place)
-    start(raw, place, "human", input="go ahead")
-    heard(raw, place, runs=2)
+def test_input_on_an_interrupted_thread_resumes_it(raw_client, client, thread_path):
+    start_run(raw_client, thread_path, "human", input={"notes": []})
+    collect_events(raw_client, thread_path)
+    start_run(raw_client, thread_path, "human", input="go ahead")
+    collect_events(raw_client, thread_path, runs=2)
 
-    notes = client.threads.get_state(place.rpartition("/")[2])["values"]["notes"]
+    notes = client.threads.get_state(thread_path.rpartition("/")[2])["values"]["notes"]
     assert notes == ["draft", "answer 0: go ahead", "sent"]
 
 
 @pytest.mark.parametrize("spelling", ["multitaskStrategy", "multitask_strategy"])
-def test_the_strategy_is_honoured_on_a_busy_thread(raw, place, spelling):
-    start(raw, place, "slow", input={"seconds": 5})
+def test_the_multitask_strategy_applies_on_a_busy_thread(raw_client, thread_path, spelling):
+    start_run(raw_client, thread_path, "slow", input={"seconds": 5})
     params = {"assistant_id": "slow", "input": {"seconds": 0}, spelling: "reject"}
-    answer = command(raw, place, "run.start", **params)
+    response = send_command(raw_client, thread_path, "run.start", **params)
 
-    assert answer["error"] == "unknown_error"
-    assert answer["message"].startswith("409: Thread is already running a task.")
+    assert response["error"] == "unknown_error"
+    assert response["message"].startswith("409: Thread is already running a task.")
 
 
-def test_a_rollback_replaces_the_run_under_way(raw, client, place):
-    old = start(raw, place, "slow", input={"seconds": 20})
-    new = start(raw, place, "slow", input={"seconds": 0}, multitaskStrategy="rollback")
-    thread_id = place.rpartition("/")[2]
+def test_a_rollback_replaces_the_running_run(raw_client, client, thread_path):
+    old = start_run(raw_client, thread_path, "slow", input={"seconds": 20})
+    new = start_run(
+        raw_client, thread_path, "slow", input={"seconds": 0}, multitaskStrategy="rollback"
+    )
+    thread_id = thread_path.rpartition("/")[2]
     client.runs.join(thread_id, new)
 
     assert [run["run_id"] for run in client.runs.list(thread_id)] == [new]
     assert old != new
 
 
-def test_a_fork_goes_on_from_an_old_checkpoint(raw, client, place):
-    start(raw, place)
-    checkpoints = of(heard(raw, place, "checkpoints"), "checkpoints")
+def test_a_run_forks_from_an_old_checkpoint(raw_client, client, thread_path):
+    start_run(raw_client, thread_path)
+    checkpoints = data_of(collect_events(raw_client, thread_path, "checkpoints"), "checkpoints")
     config = {"configurable": {"checkpoint_id": checkpoints[2]["id"]}}
-    start(raw, place, input={"notes": ["forked"]}, config=config)
-    heard(raw, place, runs=2)
+    start_run(raw_client, thread_path, input={"notes": ["forked"]}, config=config)
+    collect_events(raw_client, thread_path, runs=2)
 
-    notes = client.threads.get_state(place.rpartition("/")[2])["values"]["notes"]
-    assert notes[:3] == ["asked", "plan", "forked"]
+    notes = client.threads.get_state(thread_path.rpartition("/")[2])["values"]["notes"]
+    assert notes[:3] == ["start", "plan", "forked"]
 
 
-def test_the_tree_of_the_latest_run(raw, place):
-    start(raw, place, "nested", input={"topic": "keels"})
-    heard(raw, place)
-    tree = command(raw, place, "agent.getTree")["result"]["tree"]
+def test_the_tree_contains_the_subgraphs_of_the_latest_run(raw_client, thread_path):
+    start_run(raw_client, thread_path, "nested", input={"topic": "keels"})
+    collect_events(raw_client, thread_path)
+    tree = send_command(raw_client, thread_path, "agent.getTree")["result"]["tree"]
     [research] = tree["children"]
     [search] = research["children"]
 
@@ -280,39 +291,51 @@ def test_the_tree_of_the_latest_run(raw, place):
     assert search["namespace"][:1] == research["namespace"]
 
 
-def test_the_state_can_be_asked_for_in_part(raw, place):
-    start(raw, place)
-    heard(raw, place)
-    whole = command(raw, place, "state.get", namespace=[])["result"]
-    part = command(raw, place, "state.get", namespace=[], keys=["count"])["result"]
+def test_selected_keys_of_the_state_are_read(raw_client, thread_path):
+    start_run(raw_client, thread_path)
+    collect_events(raw_client, thread_path)
+    whole = send_command(raw_client, thread_path, "state.get", namespace=[])["result"]
+    part = send_command(raw_client, thread_path, "state.get", namespace=[], keys=["count"])[
+        "result"
+    ]
 
-    assert whole["values"]["notes"] == ["asked", "plan", "write", "review"]
+    assert whole["values"]["notes"] == ["start", "plan", "write", "review"]
     assert part == {"values": {"count": 3}, "checkpoint": whole["checkpoint"]}
     assert set(whole["checkpoint"]) == {"id", "ns"}
 
 
-def test_checkpoints_are_listed_newest_first_and_by_pages(raw, place):
-    start(raw, place)
-    heard(raw, place)
-    found = command(raw, place, "state.listCheckpoints")["result"]["checkpoints"]
-    page = command(raw, place, "state.listCheckpoints", limit=2, before=found[1]["id"])
+def test_checkpoints_are_listed_newest_first_in_pages(raw_client, thread_path):
+    start_run(raw_client, thread_path)
+    collect_events(raw_client, thread_path)
+    checkpoints = send_command(raw_client, thread_path, "state.listCheckpoints")["result"][
+        "checkpoints"
+    ]
+    page = send_command(
+        raw_client, thread_path, "state.listCheckpoints", limit=2, before=checkpoints[1]["id"]
+    )
 
-    assert [one["step"] for one in found] == [3, 2, 1, 0, -1]
-    assert {"id", "timestamp", "step"} <= set(found[0])
-    assert page["result"]["checkpoints"] == found[2:4]
+    assert [checkpoint["step"] for checkpoint in checkpoints] == [3, 2, 1, 0, -1]
+    assert {"id", "timestamp", "step"} <= set(checkpoints[0])
+    assert page["result"]["checkpoints"] == checkpoints[2:4]
 
 
-def test_a_fork_by_command_names_its_run(raw, client, place):
-    start(raw, place)
-    heard(raw, place)
-    found = command(raw, place, "state.listCheckpoints")["result"]["checkpoints"]
-    answer = command(
-        raw, place, "state.fork", checkpoint_id=found[2]["id"], input={"notes": ["forked"]}
+def test_a_fork_command_returns_its_run(raw_client, client, thread_path):
+    start_run(raw_client, thread_path)
+    collect_events(raw_client, thread_path)
+    checkpoints = send_command(raw_client, thread_path, "state.listCheckpoints")["result"][
+        "checkpoints"
+    ]
+    fork = send_command(
+        raw_client,
+        thread_path,
+        "state.fork",
+        checkpoint_id=checkpoints[2]["id"],
+        input={"notes": ["forked"]},
     )["result"]
-    client.runs.join(answer["thread_id"], answer["run_id"])
+    client.runs.join(fork["thread_id"], fork["run_id"])
 
-    assert answer["thread_id"] == place.rpartition("/")[2]
-    assert "forked" in client.threads.get_state(answer["thread_id"])["values"]["notes"]
+    assert fork["thread_id"] == thread_path.rpartition("/")[2]
+    assert "forked" in client.threads.get_state(fork["thread_id"])["values"]["notes"]
 
 
 # 10.2 Events
@@ -329,23 +352,33 @@ def test_a_fork_by_command_names_its_run(raw, client, place):
         {"channels": ["values"], "since": "x"},
     ],
 )
-def test_what_is_no_request_for_events_is_refused(raw, client, body):
+def test_an_invalid_request_for_events_is_rejected(raw_client, client, body):
     thread_id = client.threads.create()["thread_id"]
-    answer = raw("POST", f"/threads/{thread_id}/stream/events", body)
+    response = raw_client("POST", f"/threads/{thread_id}/stream/events", body)
 
-    assert answer.status_code == 400
-    assert isinstance(answer.json()["detail"], str)
-
-
-def test_a_thread_that_is_not_there_has_no_events(raw, place):
-    answer = raw("POST", f"{place}/stream/events", {"channels": ["values"]})
-
-    assert answer.status_code == 404
+    assert response.status_code == 400
+    assert isinstance(response.json()["detail"], str)
 
 
-def test_an_events_shape(raw, place):
-    start(raw, place)
-    events = heard(raw, place, *EVERY_CHANNEL)
+def test_a_stream_of_events_waits_for_its_thread(raw_client, thread_path):
+    """Older SDKs open the stream before the run that creates the thread."""
+    body = {"channels": ["lifecycle", "values"]}
+    with raw_client.open("POST", f"{thread_path}/stream/events", body) as response:
+        assert response.status_code == 200
+        threading.Timer(0.5, start_run, (raw_client, thread_path)).start()
+        events = []
+        for frame in iterate_frames(response):
+            events.append(frame.data)
+            if is_terminal(frame.data):
+                break
+
+    assert events[0]["params"]["data"]["event"] == "running"
+    assert "values" in {event["method"] for event in events}
+
+
+def test_an_event_has_its_fields_and_increasing_numbers(raw_client, thread_path):
+    start_run(raw_client, thread_path)
+    events = collect_events(raw_client, thread_path, *EVERY_CHANNEL)
     first = events[0]
 
     assert set(first) == {"type", "event_id", "seq", "method", "params"}
@@ -357,46 +390,49 @@ def test_an_events_shape(raw, place):
     assert seqs[-1] < 2**53
 
 
-def test_every_reader_at_any_time_sees_the_same_ids_and_numbers(raw, place):
-    start(raw, place)
-    first = heard(raw, place, *EVERY_CHANNEL)
-    again = heard(raw, place, *EVERY_CHANNEL)
-    some = heard(raw, place, "values")
+def test_every_reader_gets_the_same_ids_and_numbers(raw_client, thread_path):
+    start_run(raw_client, thread_path)
+    first = collect_events(raw_client, thread_path, *EVERY_CHANNEL)
+    second = collect_events(raw_client, thread_path, *EVERY_CHANNEL)
+    values_only = collect_events(raw_client, thread_path, "values")
 
-    assert first == again
+    assert first == second
     assert len({event["event_id"] for event in first}) == len(first)
-    assert some == [event for event in first if event["method"] in ("values", "lifecycle")]
+    assert values_only == [event for event in first if event["method"] in ("values", "lifecycle")]
 
 
-def test_a_reader_may_go_on_where_it_was(raw, place):
-    start(raw, place)
-    everything = heard(raw, place, *EVERY_CHANNEL)
-    rest = heard(raw, place, *EVERY_CHANNEL, since=everything[5]["seq"])
+def test_a_reader_resumes_after_a_number(raw_client, thread_path):
+    start_run(raw_client, thread_path)
+    all_events = collect_events(raw_client, thread_path, *EVERY_CHANNEL)
+    rest = collect_events(raw_client, thread_path, *EVERY_CHANNEL, since=all_events[5]["seq"])
 
-    assert rest == everything[6:]
+    assert rest == all_events[6:]
 
 
-def test_earlier_runs_come_first(raw, place):
-    start(raw, place)
-    one = heard(raw, place, "values")
-    start(raw, place)
-    both = heard(raw, place, "values", runs=2)
+def test_events_of_earlier_runs_come_first(raw_client, thread_path):
+    start_run(raw_client, thread_path)
+    first_run = collect_events(raw_client, thread_path, "values")
+    start_run(raw_client, thread_path)
+    both_runs = collect_events(raw_client, thread_path, "values", runs=2)
 
-    assert both[: len(one)] == one
-    assert [data["event"] for data in of(both, "lifecycle")] == ["running", "completed"] * 2
+    assert both_runs[: len(first_run)] == first_run
+    assert [data["event"] for data in data_of(both_runs, "lifecycle")] == [
+        "running",
+        "completed",
+    ] * 2
 
 
 @pytest.mark.parametrize("channel", ["updates", "tasks", "custom", "checkpoints", "values"])
-def test_a_channel_speaks_of_its_own_and_of_lifecycle(raw, place, channel):
-    start(raw, place)
-    methods = {event["method"] for event in heard(raw, place, channel)}
+def test_a_channel_sends_its_events_and_lifecycle(raw_client, thread_path, channel):
+    start_run(raw_client, thread_path)
+    methods = {event["method"] for event in collect_events(raw_client, thread_path, channel)}
 
     assert methods == {channel, "lifecycle"}
 
 
-def test_tools_speak_of_calls(raw, place):
-    start(raw, place, "chat", input=CALL)
-    started, finished = of(heard(raw, place, "tools"), "tools")
+def test_tool_events_describe_the_calls(raw_client, thread_path):
+    start_run(raw_client, thread_path, "chat", input=TOOL_CALL_INPUT)
+    started, finished = data_of(collect_events(raw_client, thread_path, "tools"), "tools")
 
     assert started == {
         "event": "tool-started", "tool_call_id": "call_0_multiply", "tool_name": "multiply",
@@ -405,32 +441,32 @@ def test_tools_speak_of_calls(raw, place):
     assert (finished["event"], finished["output"]["content"]) == ("tool-finished", "42")
 
 
-def test_messages_are_made_of_blocks(raw, place):
-    start(raw, place, "chat", input=HELLO)
-    events = heard(raw, place, "messages")
-    said = of(events, "messages")
+def test_messages_are_streamed_as_content_blocks(raw_client, thread_path):
+    start_run(raw_client, thread_path, "chat", input=MESSAGE_INPUT)
+    events = collect_events(raw_client, thread_path, "messages")
+    messages = data_of(events, "messages")
 
-    assert [data["event"] for data in said] == [
+    assert [data["event"] for data in messages] == [
         "message-start", "content-block-start", *["content-block-delta"] * 3,
         "content-block-finish", "message-finish",
     ]  # fmt: skip
-    assert said[0]["role"] == "ai"
-    assert said[2]["delta"] == {"type": "text-delta", "text": "You"}
-    assert said[-2]["content"]["text"] == "You said: hello"
+    assert messages[0]["role"] == "ai"
+    assert messages[2]["delta"] == {"type": "text-delta", "text": "You"}
+    assert messages[-2]["content"]["text"] == "You wrote: hello"
     assert {event["params"].get("node") for event in events[1:-1]} == {"agent"}
 
 
-def test_messages_are_stored_as_blocks(raw, client, place):
-    start(raw, place, "chat", input=HELLO)
-    heard(raw, place)
-    message = client.threads.get_state(place.rpartition("/")[2])["values"]["messages"][-1]
+def test_messages_are_stored_as_content_blocks(raw_client, client, thread_path):
+    start_run(raw_client, thread_path, "chat", input=MESSAGE_INPUT)
+    collect_events(raw_client, thread_path)
+    message = client.threads.get_state(thread_path.rpartition("/")[2])["values"]["messages"][-1]
 
-    assert message["content"][0]["text"] == "You said: hello"
+    assert message["content"][0]["text"] == "You wrote: hello"
     assert message["response_metadata"]["output_version"] == "v1"
 
 
 @pytest.mark.parametrize(
-    ("asked", "depths"),
+    ("params", "depths"),
     [
         ({}, {0, 1, 2}),
         ({"namespaces": [[]]}, {0, 1, 2}),
@@ -439,82 +475,91 @@ def test_messages_are_stored_as_blocks(raw, client, place):
         ({"namespaces": [[], ["research"]], "depth": 1}, {0, 1, 2}),
     ],
 )
-def test_namespaces_and_depth_choose(raw, place, asked, depths):
-    start(raw, place, "nested", input={"topic": "keels"})
-    events = heard(raw, place, "values", **asked)
+def test_events_are_filtered_by_namespace_and_depth(raw_client, thread_path, params, depths):
+    start_run(raw_client, thread_path, "nested", input={"topic": "keels"})
+    events = collect_events(raw_client, thread_path, "values", **params)
 
     assert {len(e["params"]["namespace"]) for e in events if e["method"] == "values"} == depths
 
 
-def test_children_tell_of_themselves(raw, place):
-    start(raw, place, "nested", input={"topic": "keels"})
-    told = [
+def test_lifecycle_events_are_sent_for_subgraphs(raw_client, thread_path):
+    start_run(raw_client, thread_path, "nested", input={"topic": "keels"})
+    lifecycle = [
         (len(event["params"]["namespace"]), event["params"]["data"]["event"])
-        for event in heard(raw, place)
+        for event in collect_events(raw_client, thread_path)
     ]
 
-    assert told == [
+    assert lifecycle == [
         (0, "running"), (1, "started"), (2, "started"), (2, "completed"), (1, "completed"),
         (0, "completed"),
     ]  # fmt: skip
 
 
-def test_a_failure_says_why(raw, place):
-    start(raw, place, "faults", input={"kind": "value"})
-    last = heard(raw, place)[-1]["params"]["data"]
+def test_a_failure_has_an_error_message(raw_client, thread_path):
+    start_run(raw_client, thread_path, "faults", input={"kind": "value"})
+    last = collect_events(raw_client, thread_path)[-1]["params"]["data"]
 
     assert (last["event"], last["error"]) == ("failed", "ValueError: no such city")
 
 
-def test_the_root_subscription_of_the_javascript_client_is_accepted(raw, place):
-    start(raw, place)
+def test_the_root_subscription_of_the_javascript_client_is_accepted(raw_client, thread_path):
+    start_run(raw_client, thread_path)
     channels = ["values", "checkpoints", "lifecycle", "input", "messages", "tools"]
-    events = heard(raw, place, *channels, namespaces=[[]], depth=1)
+    events = collect_events(raw_client, thread_path, *channels, namespaces=[[]], depth=1)
 
     assert {"values", "checkpoints"} <= {event["method"] for event in events}
 
 
-def test_runs_that_were_started_another_way_are_seen_as_well(raw, client):
+def test_runs_started_by_the_run_api_are_streamed(raw_client, client):
     thread_id = client.threads.create()["thread_id"]
     body = {"channels": ["lifecycle", "values"]}
-    with raw.open("POST", f"/threads/{thread_id}/stream/events", body) as answer:
+    with raw_client.open("POST", f"/threads/{thread_id}/stream/events", body) as response:
         threading.Timer(
             0.3, client.runs.wait, (thread_id, "steps"), {"input": {"notes": []}}
         ).start()
-        found = []
-        for frame in live_frames(answer):
-            found.append(frame.data)
-            if is_over(frame.data):
+        events = []
+        for frame in iterate_frames(response):
+            events.append(frame.data)
+            if is_terminal(frame.data):
                 break
 
-    assert found[0]["params"]["data"]["event"] == "running"
-    assert found[-2]["params"]["data"]["notes"] == ["plan", "write", "review"]
+    assert events[0]["params"]["data"]["event"] == "running"
+    assert events[-2]["params"]["data"]["notes"] == ["plan", "write", "review"]
 
 
 # The public Python client
 
 
-async def test_the_client_follows_a_chat(aclient):
-    async with asyncio.timeout(SECONDS), aclient.threads.stream(assistant_id="chat") as thread:
-        await thread.run.start(input=CALL)
+async def test_the_client_streams_a_chat(aclient):
+    async with (
+        asyncio.timeout(TIMEOUT_SECONDS),
+        aclient.threads.stream(assistant_id="chat") as thread,
+    ):
+        await thread.run.start(input=TOOL_CALL_INPUT)
         messages = [message async for message in thread.messages]
         output = await thread.output
         texts = [await message.text for message in messages]
 
-    assert output["messages"][-1]["content"][0]["text"] == "The tools said: 42"
-    assert texts[-1] == "The tools said: 42"
+    assert output["messages"][-1]["content"][0]["text"] == "Tool results: 42"
+    assert texts[-1] == "Tool results: 42"
 
 
-async def test_the_client_follows_tool_calls(aclient):
-    async with asyncio.timeout(SECONDS), aclient.threads.stream(assistant_id="chat") as thread:
-        await thread.run.start(input=CALL)
+async def test_the_client_streams_tool_calls(aclient):
+    async with (
+        asyncio.timeout(TIMEOUT_SECONDS),
+        aclient.threads.stream(assistant_id="chat") as thread,
+    ):
+        await thread.run.start(input=TOOL_CALL_INPUT)
         calls = [call async for call in thread.tool_calls]
 
     assert [(call.name, call.input) for call in calls] == [("multiply", {"a": 6, "b": 7})]
 
 
-async def test_the_client_answers_a_question(aclient):
-    async with asyncio.timeout(SECONDS), aclient.threads.stream(assistant_id="human") as thread:
+async def test_the_client_resumes_an_interrupt(aclient):
+    async with (
+        asyncio.timeout(TIMEOUT_SECONDS),
+        aclient.threads.stream(assistant_id="human") as thread,
+    ):
         await thread.run.start(input={"notes": []})
         async for _ in thread.values:
             pass
@@ -527,34 +572,43 @@ async def test_the_client_answers_a_question(aclient):
     assert output["notes"] == ["draft", "answer 0: yes", "sent"]
 
 
-async def test_the_client_finds_subgraphs(aclient):
-    async with asyncio.timeout(SECONDS), aclient.threads.stream(assistant_id="nested") as thread:
+async def test_the_client_streams_subgraphs(aclient):
+    async with (
+        asyncio.timeout(TIMEOUT_SECONDS),
+        aclient.threads.stream(assistant_id="nested") as thread,
+    ):
         await thread.run.start(input={"topic": "keels"})
-        found = [child async for child in thread.subgraphs]
+        subgraphs = [child async for child in thread.subgraphs]
 
-    assert [(child.graph_name, child.status) for child in found] == [("research", "completed")]
+    assert [(child.graph_name, child.status) for child in subgraphs] == [("research", "completed")]
 
 
-async def test_the_client_raises_what_went_wrong(aclient):
-    async with asyncio.timeout(SECONDS), aclient.threads.stream(assistant_id="faults") as thread:
+async def test_the_client_raises_the_error_of_a_run(aclient):
+    async with (
+        asyncio.timeout(TIMEOUT_SECONDS),
+        aclient.threads.stream(assistant_id="faults") as thread,
+    ):
         await thread.run.start(input={"kind": "value"})
         with pytest.raises(RuntimeError, match="ValueError: no such city"):
             await thread.output
 
 
 async def test_the_client_interleaves_channels(aclient):
-    async with asyncio.timeout(SECONDS), aclient.threads.stream(assistant_id="steps") as thread:
+    async with (
+        asyncio.timeout(TIMEOUT_SECONDS),
+        aclient.threads.stream(assistant_id="steps") as thread,
+    ):
         await thread.run.start(input={"notes": []})
-        found = [name async for name, _ in thread.interleave_projections(["updates", "values"])]
+        names = [name async for name, _ in thread.interleave_projections(["updates", "values"])]
 
-    assert found.count("updates") == 3
-    assert found.count("values") == 4
+    assert names.count("updates") == 3
+    assert names.count("values") == 4
 
 
-async def test_the_client_speaks_over_a_websocket(aclient, live):
+async def test_the_client_uses_a_websocket(aclient, live):
     headers = {"x-api-key": live.api_key}
     stream = aclient.threads.stream(assistant_id="human", transport="websocket", headers=headers)
-    async with asyncio.timeout(SECONDS), stream as thread:
+    async with asyncio.timeout(TIMEOUT_SECONDS), stream as thread:
         await thread.run.start(input={"notes": []})
         async for _ in thread.values:
             pass
@@ -568,38 +622,38 @@ async def test_the_client_speaks_over_a_websocket(aclient, live):
 
 
 @pytest.fixture
-def socket(live, agent_url, place):
-    url = agent_url.replace("http", "ws", 1) + f"{place}/stream/events"
+def socket(live, agent_url, thread_path):
+    url = agent_url.replace("http", "ws", 1) + f"{thread_path}/stream/events"
     with connect(url, additional_headers={"x-api-key": live.api_key}) as socket:
-        yield Socket(socket)
+        yield CommandSocket(socket)
 
 
-class Socket:
-    """Commands and what comes back."""
+class CommandSocket:
+    """Sends commands and collects the events that arrive before the response."""
 
     def __init__(self, socket) -> None:
         self.socket = socket
         self.events: list[dict] = []
 
-    def ask(self, method, number=1, **params):
+    def send_command(self, method, number=1, **params):
         self.socket.send(json.dumps({"id": number, "method": method, "params": params}))
-        return self.answer()
+        return self.read_response()
 
-    def answer(self):
-        while (said := json.loads(self.socket.recv(SECONDS))).get("type") == "event":
-            self.events.append(said)
-        return said
+    def read_response(self):
+        while (message := json.loads(self.socket.recv(TIMEOUT_SECONDS))).get("type") == "event":
+            self.events.append(message)
+        return message
 
-    def to_the_end(self):
-        while not self.events or not is_over(self.events[-1]):
-            self.events.append(json.loads(self.socket.recv(SECONDS)))
+    def read_until_end(self):
+        while not self.events or not is_terminal(self.events[-1]):
+            self.events.append(json.loads(self.socket.recv(TIMEOUT_SECONDS)))
         return self.events
 
 
 def test_commands_and_events_share_a_socket(socket):
-    subscribed = socket.ask("subscription.subscribe", channels=["values", "lifecycle"])
-    started = socket.ask("run.start", 2, assistant_id="steps", input={"notes": []})
-    events = socket.to_the_end()
+    subscribed = socket.send_command("subscription.subscribe", channels=["values", "lifecycle"])
+    started = socket.send_command("run.start", 2, assistant_id="steps", input={"notes": []})
+    events = socket.read_until_end()
 
     assert subscribed["type"] == started["type"] == "success"
     assert subscribed["result"]["replayed_events"] == 0
@@ -607,61 +661,66 @@ def test_commands_and_events_share_a_socket(socket):
     assert [event["method"] for event in events] == ["lifecycle", *["values"] * 4, "lifecycle"]
 
 
-def test_a_late_subscription_is_told_how_much_it_missed_and_then_what(socket):
-    socket.ask("subscription.subscribe", channels=["lifecycle"])
-    socket.ask("run.start", assistant_id="steps", input={"notes": []})
-    socket.to_the_end()
+def test_a_late_subscription_gets_the_number_of_replayed_events_and_the_events(socket):
+    socket.send_command("subscription.subscribe", channels=["lifecycle"])
+    socket.send_command("run.start", assistant_id="steps", input={"notes": []})
+    socket.read_until_end()
     socket.events.clear()
-    answer = socket.ask("subscription.subscribe", channels=["updates", "lifecycle"])
+    response = socket.send_command("subscription.subscribe", channels=["updates", "lifecycle"])
     before = list(socket.events)
-    replayed = socket.to_the_end()
+    replayed = socket.read_until_end()
 
     assert before == []
-    assert answer["result"]["replayed_events"] == len(replayed) == 5
-    assert answer["meta"]["applied_through_seq"] == replayed[-1]["seq"]
+    assert response["result"]["replayed_events"] == len(replayed) == 5
+    assert response["meta"]["applied_through_seq"] == replayed[-1]["seq"]
 
 
-def test_the_tree_is_known_on_a_socket(socket):
-    socket.ask("subscription.subscribe", channels=["lifecycle"])
-    socket.ask("run.start", assistant_id="steps", input={"notes": []})
-    socket.to_the_end()
+def test_the_tree_is_read_over_a_websocket(socket):
+    socket.send_command("subscription.subscribe", channels=["lifecycle"])
+    socket.send_command("run.start", assistant_id="steps", input={"notes": []})
+    socket.read_until_end()
 
-    assert socket.ask("agent.getTree")["result"]["tree"] == {
+    assert socket.send_command("agent.getTree")["result"]["tree"] == {
         "namespace": [], "status": "completed", "graph_name": "steps"
     }  # fmt: skip
 
 
-def test_a_subscription_can_be_ended_once(socket):
-    answer = socket.ask("subscription.subscribe", channels=["values"])
-    given = {"subscription_id": answer["result"]["subscription_id"]}
+def test_ending_a_subscription_twice_is_an_error(socket):
+    response = socket.send_command("subscription.subscribe", channels=["values"])
+    params = {"subscription_id": response["result"]["subscription_id"]}
 
-    assert socket.ask("subscription.unsubscribe", **given)["result"] == {}
-    assert socket.ask("subscription.unsubscribe", **given)["error"] == "no_such_subscription"
+    assert socket.send_command("subscription.unsubscribe", **params)["result"] == {}
+    assert (
+        socket.send_command("subscription.unsubscribe", **params)["error"] == "no_such_subscription"
+    )
 
 
 @pytest.mark.parametrize(
-    ("text", "given"), [("{", None), ("[]", None), ('{"id":"x","method":"run.start"}', "x")]
+    ("text", "message_id"), [("{", None), ("[]", None), ('{"id":"x","method":"run.start"}', "x")]
 )
-def test_a_bad_frame_gets_an_error_and_the_socket_lives(socket, text, given):
+def test_a_malformed_frame_gets_an_error_and_the_socket_stays_open(socket, text, message_id):
     socket.socket.send(text)
-    answer = socket.answer()
+    response = socket.read_response()
 
-    assert (answer["type"], answer["id"]) == ("error", given)
-    assert socket.ask("agent.getTree")["error"] == "no_such_run"
+    assert (response["type"], response["id"]) == ("error", message_id)
+    assert socket.send_command("agent.getTree")["error"] == "no_such_run"
 
 
-def test_channels_of_a_subscription_are_checked(socket):
-    assert socket.ask("subscription.subscribe", channels=["all"])["error"] == "invalid_argument"
+def test_an_unknown_channel_is_rejected(socket):
+    assert (
+        socket.send_command("subscription.subscribe", channels=["all"])["error"]
+        == "invalid_argument"
+    )
 
 
 @pytest.mark.parametrize(
     ("headers", "status"),
     [({}, 401), ({"x-api-key": "slip_wrong"}, 401)],
 )
-def test_who_may_not_open_a_socket(agent_url, place, headers, status):
-    url = agent_url.replace("http", "ws", 1) + f"{place}/stream/events"
+def test_a_socket_without_a_valid_key_is_rejected(agent_url, thread_path, headers, status):
+    url = agent_url.replace("http", "ws", 1) + f"{thread_path}/stream/events"
 
-    with pytest.raises(InvalidStatus) as refusal, connect(url, additional_headers=headers):
+    with pytest.raises(InvalidStatus) as caught, connect(url, additional_headers=headers):
         pass
 
-    assert refusal.value.response.status_code == status
+    assert caught.value.response.status_code == status

@@ -1,4 +1,4 @@
-"""Section 11.1: crons, and that they fire."""
+"""Section 11.1: crons and their runs."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4, uuid5
 from zoneinfo import ZoneInfo
 
-import httpx
 import pytest
 from langgraph_sdk.errors import APIStatusError, NotFoundError, UnprocessableEntityError
 
 from tests.installation import wait_until
 
-# Each test removes what fires every second; so do those of the JavaScript client.
+# Each test deletes crons that fire every second, and so do the tests of the JavaScript client.
 pytestmark = pytest.mark.xdist_group("javascript")
 
 NAMESPACE = UUID("6ba7b821-9dad-11d1-80b4-00c04fd430c8")
@@ -23,42 +22,31 @@ EVERY_SECOND = "* * * * * *"
 
 @pytest.fixture
 def crons(client):
-    """The client's; what a test leaves is deleted, so that nothing goes on firing."""
+    """The crons of the client; crons that fire every second are deleted after the test."""
     yield client.crons
     for cron in client.crons.search(limit=1000):
         if cron["schedule"] == EVERY_SECOND:
             client.crons.delete(cron["cron_id"])
 
 
-@pytest.fixture
-def raw(live, agent_url):
-    with httpx.Client(base_url=agent_url, headers=live.headers, timeout=60) as http:
-        yield http
-
-
-@pytest.fixture
-def mark():
-    return {"mark": str(uuid4())}
-
-
-def moment(text):
+def parse_time(text):
     return datetime.fromisoformat(text)
 
 
-def test_a_cron_without_a_thread(crons, mark):
-    made = crons.create("steps", schedule=YEARLY, input={"notes": []}, metadata=mark)
+def test_a_cron_without_a_thread_has_the_defaults(crons, mark):
+    cron = crons.create("steps", schedule=YEARLY, input={"notes": []}, metadata=mark)
 
     year = datetime.now(UTC).year + 1
-    assert made["assistant_id"] == STEPS
-    assert (made["thread_id"], made["user_id"], made["end_time"]) == (None, None, None)
-    assert (made["schedule"], made["timezone"], made["enabled"]) == (YEARLY, None, True)
-    assert made["on_run_completed"] == "delete"
-    assert moment(made["next_run_date"]) == datetime(year, 1, 1, tzinfo=UTC)
-    assert made["metadata"] == mark
+    assert cron["assistant_id"] == STEPS
+    assert (cron["thread_id"], cron["user_id"], cron["end_time"]) == (None, None, None)
+    assert (cron["schedule"], cron["timezone"], cron["enabled"]) == (YEARLY, None, True)
+    assert cron["on_run_completed"] == "delete"
+    assert parse_time(cron["next_run_date"]) == datetime(year, 1, 1, tzinfo=UTC)
+    assert cron["metadata"] == mark
 
 
-def test_the_payload_echoes_what_was_asked_for(crons):
-    made = crons.create(
+def test_the_payload_contains_the_given_options(crons):
+    cron = crons.create(
         "steps",
         schedule=YEARLY,
         input={"notes": ["x"]},
@@ -68,146 +56,146 @@ def test_the_payload_echoes_what_was_asked_for(crons):
         interrupt_before=["write"],
     )
 
-    assert made["payload"] == {
+    assert cron["payload"] == {
         "assistant_id": STEPS,
         "schedule": YEARLY,
         "input": {"notes": ["x"]},
-        "config": {"tags": ["a"], "configurable": {"k": 1, "cron_id": made["cron_id"]}},
+        "config": {"tags": ["a"], "configurable": {"k": 1, "cron_id": cron["cron_id"]}},
         "stream_mode": ["updates"],
         "durability": "sync",
         "interrupt_before": ["write"],
     }
 
 
-def test_a_cron_on_a_thread(client, crons):
+def test_a_cron_is_created_on_a_thread(client, crons):
     thread = client.threads.create()
 
-    made = crons.create_for_thread(
+    cron = crons.create_for_thread(
         thread["thread_id"], STEPS, schedule=YEARLY, multitask_strategy="interrupt"
     )
 
-    assert made["thread_id"] == thread["thread_id"]
-    assert made["on_run_completed"] is None
-    assert made["payload"]["multitask_strategy"] == "interrupt"
+    assert cron["thread_id"] == thread["thread_id"]
+    assert cron["on_run_completed"] is None
+    assert cron["payload"]["multitask_strategy"] == "interrupt"
 
 
-def test_a_cron_on_a_thread_that_is_not_there(crons):
+def test_a_cron_on_a_missing_thread_is_not_found(crons):
     with pytest.raises(NotFoundError):
         crons.create_for_thread(str(uuid4()), "steps", schedule=YEARLY)
 
 
-def test_one_cron_by_its_id(raw, crons):
-    made = crons.create("steps", schedule=YEARLY)
+def test_a_cron_is_read_by_its_id(raw, crons):
+    cron = crons.create("steps", schedule=YEARLY)
 
-    assert raw.get(f"/runs/crons/{made['cron_id']}").json() == made
+    assert raw.get(f"/runs/crons/{cron['cron_id']}").json() == cron
     assert raw.get(f"/runs/crons/{uuid4()}").status_code == 404
     assert raw.get("/runs/crons/x").status_code == 422
 
 
 @pytest.mark.parametrize("schedule", ["", "x", "61 * * * *", "* * * *", "0 0 30 2 *"])
-def test_bad_schedules(crons, schedule):
+def test_an_invalid_schedule_is_rejected(crons, schedule):
     with pytest.raises(UnprocessableEntityError):
         crons.create("steps", schedule=schedule)
 
 
-def test_an_unknown_time_zone(crons):
+def test_an_unknown_time_zone_is_rejected(crons):
     with pytest.raises(UnprocessableEntityError, match="Mars"):
         crons.create("steps", schedule=YEARLY, timezone="Mars/Base")
 
 
-def test_an_unknown_assistant(crons):
+def test_an_unknown_assistant_is_not_found(crons):
     with pytest.raises(NotFoundError):
         crons.create(str(uuid4()), schedule=YEARLY)
 
 
-def test_no_assistant_at_all(raw):
-    answer = raw.post("/runs/crons", json={"schedule": YEARLY})
+def test_a_cron_without_an_assistant_is_rejected(raw):
+    response = raw.post("/runs/crons", json={"schedule": YEARLY})
 
-    assert answer.status_code == 422
-    assert "assistant_id" in answer.json()["detail"]
+    assert response.status_code == 422
+    assert "assistant_id" in response.json()["detail"]
 
 
-def test_context_and_configurable_at_once(crons):
-    with pytest.raises(APIStatusError) as refused:
+def test_context_and_configurable_together_are_rejected(crons):
+    with pytest.raises(APIStatusError) as caught:
         crons.create("steps", schedule=YEARLY, context={"a": 1}, config={"configurable": {"a": 1}})
 
-    assert refused.value.status_code == 400
+    assert caught.value.status_code == 400
 
 
-def test_a_time_zone_moves_the_next_run(crons):
+def test_the_next_run_date_uses_the_time_zone(crons):
     berlin = ZoneInfo("Europe/Berlin")
 
-    made = crons.create("steps", schedule="30 9 * * *", timezone=berlin)
+    cron = crons.create("steps", schedule="30 9 * * *", timezone=berlin)
 
-    local = moment(made["next_run_date"]).astimezone(berlin)
-    assert made["timezone"] == "Europe/Berlin"
+    local = parse_time(cron["next_run_date"]).astimezone(berlin)
+    assert cron["timezone"] == "Europe/Berlin"
     assert (local.hour, local.minute) == (9, 30)
 
 
-def test_a_sixth_field_is_seconds(crons):
-    made = crons.create("steps", schedule="0 0 1 1 * 30")
+def test_the_sixth_field_of_a_schedule_is_seconds(crons):
+    cron = crons.create("steps", schedule="0 0 1 1 * 30")
 
-    assert moment(made["next_run_date"]).second == 30
+    assert parse_time(cron["next_run_date"]).second == 30
 
 
 def test_an_end_in_the_past_is_accepted(crons):
-    made = crons.create("steps", schedule=YEARLY, end_time=datetime(2020, 1, 1, tzinfo=UTC))
+    cron = crons.create("steps", schedule=YEARLY, end_time=datetime(2020, 1, 1, tzinfo=UTC))
 
-    assert moment(made["end_time"]) == datetime(2020, 1, 1, tzinfo=UTC)
+    assert parse_time(cron["end_time"]) == datetime(2020, 1, 1, tzinfo=UTC)
 
 
-def test_updating_some_fields_keeps_the_others(crons, mark):
+def test_an_update_keeps_the_other_fields(crons, mark):
     end = datetime(2050, 1, 1, tzinfo=UTC)
-    made = crons.create("steps", schedule=YEARLY, input={"notes": []}, metadata=mark, end_time=end)
+    cron = crons.create("steps", schedule=YEARLY, input={"notes": []}, metadata=mark, end_time=end)
 
-    changed = crons.update(made["cron_id"], schedule="0 0 2 1 *", metadata={"more": 1})
+    changed = crons.update(cron["cron_id"], schedule="0 0 2 1 *", metadata={"more": 1})
 
-    assert moment(changed["next_run_date"]).day == 2
-    assert moment(changed["end_time"]) == end
+    assert parse_time(changed["next_run_date"]).day == 2
+    assert parse_time(changed["end_time"]) == end
     assert changed["metadata"] == {**mark, "more": 1}
     assert changed["payload"]["metadata"] == {"more": 1}
     assert changed["payload"]["input"] == {"notes": []}
-    assert changed["updated_at"] > made["updated_at"]
+    assert changed["updated_at"] > cron["updated_at"]
 
 
-def test_null_takes_the_end_away(crons):
-    made = crons.create("steps", schedule=YEARLY, end_time=datetime(2020, 1, 1, tzinfo=UTC))
+def test_null_clears_the_end_time(crons):
+    cron = crons.create("steps", schedule=YEARLY, end_time=datetime(2020, 1, 1, tzinfo=UTC))
 
-    assert crons.update(made["cron_id"], end_time=None)["end_time"] is None
-
-
-def test_disabling_and_enabling(crons):
-    made = crons.create("steps", schedule=YEARLY, enabled=False)
-
-    assert made["enabled"] is False
-    assert crons.update(made["cron_id"], enabled=True)["enabled"] is True
+    assert crons.update(cron["cron_id"], end_time=None)["end_time"] is None
 
 
-def test_a_bad_update_changes_nothing(raw, crons):
-    made = crons.create("steps", schedule=YEARLY)
+def test_a_cron_is_disabled_and_enabled(crons):
+    cron = crons.create("steps", schedule=YEARLY, enabled=False)
+
+    assert cron["enabled"] is False
+    assert crons.update(cron["cron_id"], enabled=True)["enabled"] is True
+
+
+def test_an_invalid_update_changes_nothing(raw, crons):
+    cron = crons.create("steps", schedule=YEARLY)
 
     with pytest.raises(UnprocessableEntityError):
-        crons.update(made["cron_id"], schedule="nonsense")
+        crons.update(cron["cron_id"], schedule="nonsense")
 
-    assert raw.get(f"/runs/crons/{made['cron_id']}").json() == made
+    assert raw.get(f"/runs/crons/{cron['cron_id']}").json() == cron
 
 
-def test_updating_and_deleting_what_is_not_there(crons):
+def test_updating_and_deleting_a_missing_cron_is_not_found(crons):
     with pytest.raises(NotFoundError):
         crons.update(str(uuid4()), enabled=False)
     with pytest.raises(NotFoundError):
         crons.delete(str(uuid4()))
 
 
-def test_a_deleted_cron_is_gone(crons, raw):
-    made = crons.create("steps", schedule=YEARLY)
+def test_a_deleted_cron_is_not_found(crons, raw):
+    cron = crons.create("steps", schedule=YEARLY)
 
-    crons.delete(made["cron_id"])
+    crons.delete(cron["cron_id"])
 
-    assert raw.get(f"/runs/crons/{made['cron_id']}").status_code == 404
+    assert raw.get(f"/runs/crons/{cron['cron_id']}").status_code == 404
 
 
-def test_searching(client, crons, mark):
+def test_crons_are_searched_and_sorted(client, crons, mark):
     thread = client.threads.create()
     free = crons.create("steps", schedule=YEARLY, metadata=mark)
     bound = crons.create_for_thread(thread["thread_id"], "human", schedule=YEARLY, metadata=mark)
@@ -224,15 +212,15 @@ def test_searching(client, crons, mark):
     assert ids(limit=1, offset=1) == [bound["cron_id"]]
 
 
-def test_select_in_a_search(crons, mark):
-    made = crons.create("steps", schedule=YEARLY, metadata=mark)
+def test_a_search_returns_the_selected_fields(crons, mark):
+    cron = crons.create("steps", schedule=YEARLY, metadata=mark)
 
     [row] = crons.search(metadata=mark, select=["cron_id", "schedule"])
 
-    assert row == {"cron_id": made["cron_id"], "schedule": YEARLY}
+    assert row == {"cron_id": cron["cron_id"], "schedule": YEARLY}
 
 
-def test_a_search_pages_by_headers(raw, crons, mark):
+def test_a_search_has_pagination_headers(raw, crons, mark):
     for _ in range(3):
         crons.create("steps", schedule=YEARLY, metadata=mark)
 
@@ -242,13 +230,13 @@ def test_a_search_pages_by_headers(raw, crons, mark):
     assert (page.headers["X-Pagination-Next"], page.headers["X-Pagination-Total"]) == ("2", "3")
 
 
-def test_a_graphs_name_is_no_filter(raw):
-    answer = raw.post("/runs/crons/search", json={"assistant_id": "steps"})
+def test_a_graph_name_is_not_a_filter(raw):
+    response = raw.post("/runs/crons/search", json={"assistant_id": "steps"})
 
-    assert answer.status_code == 422
+    assert response.status_code == 422
 
 
-def test_counting(client, crons, mark):
+def test_crons_are_counted(client, crons, mark):
     thread = client.threads.create()
     crons.create("steps", schedule=YEARLY, metadata=mark)
     crons.create_for_thread(thread["thread_id"], "steps", schedule=YEARLY, metadata=mark)
@@ -261,9 +249,9 @@ def test_counting(client, crons, mark):
 # Firing
 
 
-def test_a_cron_on_a_thread_fires_there(client, crons, mark):
+def test_a_cron_on_a_thread_creates_runs_there(client, crons, mark):
     thread = client.threads.create(metadata={"own": 1})
-    made = crons.create_for_thread(
+    cron = crons.create_for_thread(
         thread["thread_id"],
         "context",
         schedule=EVERY_SECOND,
@@ -272,22 +260,22 @@ def test_a_cron_on_a_thread_fires_there(client, crons, mark):
         metadata=mark,
     )
 
-    def ended():
+    def finished_runs():
         return client.runs.list(thread["thread_id"], status="success")
 
-    wait_until(ended, "a firing", seconds=120)
-    crons.delete(made["cron_id"])
+    wait_until(finished_runs, "a firing", seconds=120)
+    crons.delete(cron["cron_id"])
 
-    run = ended()[-1]
+    run = finished_runs()[-1]
     values = client.threads.get(thread["thread_id"])["values"]
     assert run["metadata"]["mark"] == mark["mark"]
     assert values["answer"] == "dry 3"
-    assert values["seen"]["configurable"]["cron_id"] == made["cron_id"]
+    assert values["seen"]["configurable"]["cron_id"] == cron["cron_id"]
     assert "mark" not in client.threads.get(thread["thread_id"])["metadata"]
 
 
-def test_a_cron_makes_threads_and_keeps_them_if_asked(client, crons, mark):
-    made = crons.create(
+def test_a_cron_keeps_the_threads_of_its_runs_on_request(client, crons, mark):
+    cron = crons.create(
         "steps",
         schedule=EVERY_SECOND,
         input={"notes": []},
@@ -295,48 +283,48 @@ def test_a_cron_makes_threads_and_keeps_them_if_asked(client, crons, mark):
         on_run_completed="keep",
     )
 
-    def kept():
+    def kept_threads():
         return client.threads.search(metadata=mark, status="idle", limit=100)
 
-    wait_until(lambda: len(kept()) > 1, "two firings", seconds=120)
-    crons.delete(made["cron_id"])
+    wait_until(lambda: len(kept_threads()) > 1, "two firings", seconds=120)
+    crons.delete(cron["cron_id"])
 
-    first = kept()[-1]
+    first = kept_threads()[-1]
     assert first["metadata"]["assistant_id"] == STEPS
     assert first["values"]["notes"] == ["plan", "write", "review"]
     [run] = client.runs.list(first["thread_id"])
     assert run["metadata"]["mark"] == mark["mark"]
 
 
-def test_threads_of_a_cron_go_when_their_run_is_done(client, crons, mark):
-    made = crons.create("steps", schedule=EVERY_SECOND, input={"notes": []}, metadata=mark)
+def test_threads_of_a_cron_are_deleted_after_their_run(client, crons, mark):
+    created = crons.create("steps", schedule=EVERY_SECOND, input={"notes": []}, metadata=mark)
 
     def has_fired():
-        [cron] = crons.search(metadata=mark)
-        passed = moment(cron["next_run_date"]) - moment(made["next_run_date"])
+        [row] = crons.search(metadata=mark)
+        passed = parse_time(row["next_run_date"]) - parse_time(created["next_run_date"])
         return passed >= timedelta(seconds=2)
 
     wait_until(has_fired, "some firings", seconds=120)
-    crons.delete(made["cron_id"])
+    crons.delete(created["cron_id"])
 
-    # The last one may be under way.
+    # The last run may still be running.
     wait_until(lambda: client.threads.search(metadata=mark) == [], "the end of all threads")
 
 
-def test_a_cron_that_has_ended_does_not_fire(client, crons, mark):
+def test_a_cron_after_its_end_time_creates_no_run(client, crons, mark):
     past = datetime(2020, 1, 1, tzinfo=UTC)
-    thread, witness = client.threads.create(), client.threads.create()
+    thread, other = client.threads.create(), client.threads.create()
     crons.create_for_thread(
         thread["thread_id"], "steps", schedule=EVERY_SECOND, end_time=past, metadata=mark
     )
-    crons.create_for_thread(witness["thread_id"], "steps", schedule=EVERY_SECOND)
+    crons.create_for_thread(other["thread_id"], "steps", schedule=EVERY_SECOND)
 
-    wait_until(lambda: client.runs.list(witness["thread_id"]), "the other firing", seconds=120)
+    wait_until(lambda: client.runs.list(other["thread_id"]), "the other firing", seconds=120)
 
     assert client.runs.list(thread["thread_id"]) == []
 
 
-def test_a_cron_goes_with_its_thread(client, crons, mark):
+def test_a_cron_is_deleted_with_its_thread(client, crons, mark):
     thread = client.threads.create()
     crons.create_for_thread(thread["thread_id"], "steps", schedule=YEARLY, metadata=mark)
 

@@ -1,4 +1,4 @@
-"""Section 11.2: webhooks of runs, got by a real receiver."""
+"""Section 11.2: webhooks of runs, received by a real HTTP server."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from uuid import uuid4
 
 import httpx
 import pytest
-from langgraph_sdk import get_sync_client
 from langgraph_sdk.errors import APIStatusError
 
-from tests.contract.memory import TOKEN, deployed
+from tests.contract.conftest import WEBHOOK_TOKEN
 from tests.receiver import Receiver
 
 RUN_FIELDS = {
@@ -28,26 +27,9 @@ RUN_FIELDS = {
 
 
 @pytest.fixture(scope="module")
-def url(live):
-    return deployed(live)
-
-
-@pytest.fixture(scope="module")
-def sdk(live, url):
-    with get_sync_client(url=url, api_key=live.api_key, timeout=60) as client:
-        yield client
-
-
-@pytest.fixture(scope="module")
-def strict(client):
-    """The client of an agent that has no rules for webhooks of its own."""
+def default_client(client):
+    """The client of an agent without webhook rules."""
     return client
-
-
-@pytest.fixture(scope="module")
-def raw(live, url):
-    with httpx.Client(base_url=url, headers=live.headers, timeout=60) as client:
-        yield client
 
 
 @pytest.fixture
@@ -57,278 +39,317 @@ def receiver():
 
 
 @pytest.fixture
-def thread(sdk):
-    return sdk.threads.create()["thread_id"]
+def thread_id(store_client):
+    return store_client.threads.create()["thread_id"]
 
 
-def place():
+def new_namespace():
     return [f"w{uuid4().hex}"]
 
 
-def settled(raw, run, *, on_thread=True):
-    """The run's webhook, once nothing more happens to it."""
-    thread = f"/threads/{run['thread_id']}" if on_thread else ""
-    deadline = time.monotonic() + 60
+def wait_for_delivery(store_raw, run, *, on_thread=True):
+    """Wait until the webhook of the run is delivered or given up, and return it."""
+    thread_path = f"/threads/{run['thread_id']}" if on_thread else ""
+    deadline = time.monotonic() + 120
     while True:
-        answer = raw.get(f"{thread}/runs/{run['run_id']}/webhooks")
-        assert answer.status_code == 200, answer.text
-        found = answer.json()
-        if found and found[0]["status"] in {"delivered", "given_up"}:
-            [one] = found
-            return one
-        assert time.monotonic() < deadline, found
+        response = store_raw.get(f"{thread_path}/runs/{run['run_id']}/webhooks")
+        assert response.status_code == 200, response.text
+        webhooks = response.json()
+        if webhooks and webhooks[0]["status"] in {"delivered", "given_up"}:
+            [webhook] = webhooks
+            return webhook
+        assert time.monotonic() < deadline, webhooks
         time.sleep(0.02)
 
 
-# What is told
+# Payload
 
 
-def test_a_run_tells_its_end(sdk, thread, receiver):
-    asked = {"place": place(), "keep": {"k": {"text": "tea"}}}
-    run = sdk.runs.create(
-        thread, "notes", input=asked, webhook=receiver.url, metadata={"mine": "yes"}
+def test_a_finished_run_sends_its_values(store_client, thread_id, receiver):
+    run_input = {"namespace": new_namespace(), "keep": {"k": {"text": "tea"}}}
+    run = store_client.runs.create(
+        thread_id, "notes", input=run_input, webhook=receiver.url, metadata={"mine": "yes"}
     )
 
-    told = receiver.next().json()
+    payload = receiver.next().json()
 
-    ended = sdk.runs.get(thread, run["run_id"])
-    state = sdk.threads.get_state(thread)
-    assert told.keys() >= RUN_FIELDS
-    assert {name: told[name] for name in RUN_FIELDS - {"updated_at"}} == {
+    ended = store_client.runs.get(thread_id, run["run_id"])
+    state = store_client.threads.get_state(thread_id)
+    assert payload.keys() >= RUN_FIELDS
+    assert {name: payload[name] for name in RUN_FIELDS - {"updated_at"}} == {
         name: ended[name] for name in RUN_FIELDS - {"updated_at"}
     }
-    assert told["status"] == "success"
-    assert told["metadata"]["mine"] == "yes"
-    assert told["values"] == state["values"]
-    assert "error" not in told
-    times = [told[f"{name}_at"] for name in ("run_started", "run_ended", "webhook_sent")]
+    assert payload["status"] == "success"
+    assert payload["metadata"]["mine"] == "yes"
+    assert payload["values"] == state["values"]
+    assert "error" not in payload
+    times = [payload[f"{name}_at"] for name in ("run_started", "run_ended", "webhook_sent")]
     assert [datetime.fromisoformat(text) for text in times] == sorted(
         datetime.fromisoformat(text) for text in times
     )
 
 
-def test_a_run_that_waits_for_an_answer_is_a_success(sdk, thread, receiver):
-    sdk.runs.create(thread, "ask", input={"text": "?"}, webhook=receiver.url)
+def test_an_interrupted_run_sends_success(store_client, thread_id, receiver):
+    store_client.runs.create(thread_id, "ask", input={"text": "?"}, webhook=receiver.url)
 
-    told = receiver.next().json()
+    payload = receiver.next().json()
 
-    assert (told["status"], told["values"]) == ("success", {"text": "?"})
-    assert not {"error", "interrupts", "__interrupt__"} & told.keys()
-
-
-def test_a_failed_run_tells_its_error(sdk, thread, receiver):
-    sdk.runs.create(thread, "fail", input={"text": ""}, webhook=receiver.url)
-
-    told = receiver.next().json()
-
-    assert told["status"] == "error"
-    assert told["error"] == {"error": "LookupError", "message": "no such city"}
+    assert (payload["status"], payload["values"]) == ("success", {"text": "?"})
+    assert not {"error", "interrupts", "__interrupt__"} & payload.keys()
 
 
-def test_a_cancelled_run_tells_so(sdk, thread, receiver):
-    run = sdk.runs.create(thread, "nap", input={"text": ""}, webhook=receiver.url)
-    while sdk.runs.get(thread, run["run_id"])["status"] != "running":
+def test_a_failed_run_sends_its_error(store_client, thread_id, receiver):
+    store_client.runs.create(thread_id, "fail", input={"text": ""}, webhook=receiver.url)
+
+    payload = receiver.next().json()
+
+    assert payload["status"] == "error"
+    assert payload["error"] == {"error": "LookupError", "message": "no such city"}
+
+
+def test_a_cancelled_run_sends_interrupted(store_client, thread_id, receiver):
+    run = store_client.runs.create(thread_id, "nap", input={"text": ""}, webhook=receiver.url)
+    while store_client.runs.get(thread_id, run["run_id"])["status"] != "running":
         time.sleep(0.01)
 
-    sdk.runs.cancel(thread, run["run_id"], wait=True)
+    store_client.runs.cancel(thread_id, run["run_id"], wait=True)
 
-    told = receiver.next().json()
-    assert told["status"] == "interrupted"
-    assert told["error"]["error"] == "UserInterrupt"
+    payload = receiver.next().json()
+    assert payload["status"] == "interrupted"
+    assert payload["error"]["error"] == "UserInterrupt"
 
 
-def test_a_run_cancelled_before_it_began_tells_so(sdk, thread, receiver):
-    run = sdk.runs.create(
-        thread, "notes", input={"place": place()}, webhook=receiver.url, after_seconds=3600
+def test_a_run_cancelled_before_its_start_sends_interrupted(store_client, thread_id, receiver):
+    run = store_client.runs.create(
+        thread_id,
+        "notes",
+        input={"namespace": new_namespace()},
+        webhook=receiver.url,
+        after_seconds=3600,
     )
 
-    sdk.runs.cancel(thread, run["run_id"])
+    store_client.runs.cancel(thread_id, run["run_id"])
 
-    told = receiver.next().json()
-    assert (told["status"], told["run_started_at"]) == ("interrupted", None)
-
-
-@pytest.mark.parametrize("way", ["wait", "stream"])
-def test_whoever_waits_for_the_run_the_webhook_is_told_too(sdk, thread, receiver, way):
-    more = {"input": {"place": place()}, "webhook": receiver.url}
-    answer = getattr(sdk.runs, way)(thread, "notes", **more)
-    if way == "stream":
-        list(answer)
-
-    assert receiver.next().json()["thread_id"] == thread
+    payload = receiver.next().json()
+    assert (payload["status"], payload["run_started_at"]) == ("interrupted", None)
 
 
-def test_a_stateless_run_tells_its_end_with_values(sdk, raw, receiver):
-    run = sdk.runs.create(
-        None, "notes", input={"place": place(), "keep": {"k": {"n": 1}}}, webhook=receiver.url
+@pytest.mark.parametrize("method", ["wait", "stream"])
+def test_a_run_with_a_waiting_client_sends_its_webhook(store_client, thread_id, receiver, method):
+    options = {"input": {"namespace": new_namespace()}, "webhook": receiver.url}
+    result = getattr(store_client.runs, method)(thread_id, "notes", **options)
+    if method == "stream":
+        list(result)
+
+    assert receiver.next().json()["thread_id"] == thread_id
+
+
+def test_a_stateless_run_sends_its_values(store_client, store_raw, receiver):
+    run = store_client.runs.create(
+        None,
+        "notes",
+        input={"namespace": new_namespace(), "keep": {"k": {"n": 1}}},
+        webhook=receiver.url,
     )
 
-    told = receiver.next().json()
+    payload = receiver.next().json()
 
-    assert told["run_id"] == run["run_id"]
-    assert told["values"]["found"] == [["k", {"n": 1}, None]]
-    assert settled(raw, run, on_thread=False)["status"] == "delivered"
-
-
-def test_runs_of_a_batch_tell_each_their_own(sdk, receiver):
-    body = {"assistant_id": "notes", "input": {"place": place()}, "webhook": receiver.url}
-    runs = sdk.runs.create_batch([body, body, body])
-
-    told = {receiver.next().json()["run_id"] for _ in runs}
-
-    assert told == {run["run_id"] for run in runs}
+    assert payload["run_id"] == run["run_id"]
+    assert payload["values"]["items"] == [["k", {"n": 1}, None]]
+    assert wait_for_delivery(store_raw, run, on_thread=False)["status"] == "delivered"
 
 
-def test_one_post_per_run(sdk, raw, thread, receiver):
-    run = sdk.runs.create(thread, "notes", input={"place": place()}, webhook=receiver.url)
+def test_each_run_of_a_batch_sends_its_webhook(store_client, receiver):
+    body = {
+        "assistant_id": "notes",
+        "input": {"namespace": new_namespace()},
+        "webhook": receiver.url,
+    }
+    runs = store_client.runs.create_batch([body, body, body])
+
+    run_ids = {receiver.next().json()["run_id"] for _ in runs}
+
+    assert run_ids == {run["run_id"] for run in runs}
+
+
+def test_a_run_sends_its_webhook_once(store_client, store_raw, thread_id, receiver):
+    run = store_client.runs.create(
+        thread_id, "notes", input={"namespace": new_namespace()}, webhook=receiver.url
+    )
     receiver.next()
 
-    assert settled(raw, run)["attempts"] == 1
+    assert wait_for_delivery(store_raw, run)["attempts"] == 1
     assert receiver.count_unread == 0
 
 
-# How it is told
+# Headers
 
 
-def test_headers_of_the_platform_and_of_the_agent(sdk, raw, thread, receiver):
-    run = sdk.runs.create(thread, "notes", input={"place": place()}, webhook=receiver.url)
+def test_a_webhook_has_the_headers_of_platform_and_agent(
+    store_client, store_raw, thread_id, receiver
+):
+    run = store_client.runs.create(
+        thread_id, "notes", input={"namespace": new_namespace()}, webhook=receiver.url
+    )
 
-    got = receiver.next()
+    request = receiver.next()
 
-    assert got.headers["content-type"] == "application/json"
-    assert got.headers["authorization"] == f"Bearer {TOKEN}"
-    assert got.headers["x-agent"] == "store"
-    assert got.headers["webhook-id"] == settled(raw, run)["webhook_id"]
-    assert abs(int(got.headers["webhook-timestamp"]) - time.time()) < 60
+    assert request.headers["content-type"] == "application/json"
+    assert request.headers["authorization"] == f"Bearer {WEBHOOK_TOKEN}"
+    assert request.headers["x-agent"] == "store"
+    assert request.headers["webhook-id"] == wait_for_delivery(store_raw, run)["webhook_id"]
+    assert abs(int(request.headers["webhook-timestamp"]) - time.time()) < 60
 
 
 @pytest.fixture
-def control(live):
+def control_plane(live):
     with httpx.Client(base_url=live.url, headers=live.headers, timeout=60) as client:
         yield client
 
 
 @pytest.fixture
-def secret_path(control):
-    found = control.get("/v2/deployments", params={"name_contains": "store"}).json()
-    [deployment] = [one for one in found["resources"] if one["name"] == "store"]
+def secret_path(control_plane):
+    page = control_plane.get("/v2/deployments", params={"name_contains": "store"}).json()
+    [deployment] = [row for row in page["resources"] if row["name"] == "store"]
     return f"/v2/deployments/{deployment['id']}/webhook-secret"
 
 
-def test_signatures_can_be_checked(sdk, thread, receiver, control, secret_path):
-    secret = control.get(secret_path).json()["secret"]
-    sdk.runs.create(thread, "notes", input={"place": place()}, webhook=receiver.url)
+def test_a_webhook_is_signed_with_the_secret(
+    store_client, thread_id, receiver, control_plane, secret_path
+):
+    secret = control_plane.get(secret_path).json()["secret"]
+    store_client.runs.create(
+        thread_id, "notes", input={"namespace": new_namespace()}, webhook=receiver.url
+    )
 
-    got = receiver.next()
+    request = receiver.next()
 
     assert secret.startswith("whsec_")
-    assert got.is_signed_with(secret)
+    assert request.is_signed_with(secret)
 
 
-def test_a_new_secret_and_the_old_one_sign_together_at_first(
-    sdk, thread, receiver, control, secret_path
+def test_a_webhook_is_signed_with_the_old_secret_after_a_replacement(
+    store_client, thread_id, receiver, control_plane, secret_path
 ):
-    old = control.get(secret_path).json()["secret"]
-    replaced = control.post(secret_path).json()
-    sdk.runs.create(thread, "notes", input={"place": place()}, webhook=receiver.url)
+    old = control_plane.get(secret_path).json()["secret"]
+    replaced = control_plane.post(secret_path).json()
+    store_client.runs.create(
+        thread_id, "notes", input={"namespace": new_namespace()}, webhook=receiver.url
+    )
 
-    got = receiver.next()
+    request = receiver.next()
 
     assert replaced["secret"] != old
     assert datetime.fromisoformat(replaced["previous_signs_until"])
-    assert got.is_signed_with(replaced["secret"])
-    assert got.is_signed_with(old)
+    assert request.is_signed_with(replaced["secret"])
+    assert request.is_signed_with(old)
 
 
-def test_the_secret_is_not_for_everybody(control, secret_path):
-    assert httpx.get(f"{control.base_url}{secret_path}").status_code == 401
+def test_the_secret_is_not_read_without_a_key(control_plane, secret_path):
+    assert httpx.get(f"{control_plane.base_url}{secret_path}").status_code == 401
 
 
-def test_an_own_route_gets_it_too(sdk, raw, thread):
+def test_a_custom_route_receives_the_webhook(store_client, store_raw, thread_id):
     mark = uuid4().hex
-    run = sdk.runs.create(
-        thread, "notes", input={"place": place()}, webhook="/done", metadata={"mark": mark}
+    run = store_client.runs.create(
+        thread_id,
+        "notes",
+        input={"namespace": new_namespace()},
+        webhook="/done",
+        metadata={"mark": mark},
     )
 
-    assert settled(raw, run)["status"] == "delivered"
-    [told] = [
-        kept["body"]
-        for kept in raw.get("/done").json()
-        if kept["body"]["metadata"].get("mark") == mark
+    assert wait_for_delivery(store_raw, run)["status"] == "delivered"
+    [payload] = [
+        stored["body"]
+        for stored in store_raw.get("/done").json()
+        if stored["body"]["metadata"].get("mark") == mark
     ]
-    assert told["run_id"] == run["run_id"]
+    assert payload["run_id"] == run["run_id"]
 
 
 # Retries and the log
 
 
-def test_what_fails_is_sent_again(sdk, raw, thread):
+def test_a_failed_delivery_is_retried(store_client, store_raw, thread_id):
     with Receiver(500, 200) as receiver:
-        run = sdk.runs.create(thread, "notes", input={"place": place()}, webhook=receiver.url)
+        run = store_client.runs.create(
+            thread_id, "notes", input={"namespace": new_namespace()}, webhook=receiver.url
+        )
         first, second = receiver.next(), receiver.next()
 
     assert first.headers["webhook-id"] == second.headers["webhook-id"]
-    found = settled(raw, run)
-    assert (found["status"], found["attempts"], found["response_status"]) == ("delivered", 2, 200)
-    assert [entry["status"] for entry in found["log"]] == [500, 200]
-    assert found["log"][0]["error"] == "The answer was 500."
+    webhook = wait_for_delivery(store_raw, run)
+    assert (webhook["status"], webhook["attempts"], webhook["response_status"]) == (
+        "delivered",
+        2,
+        200,
+    )
+    assert [entry["status"] for entry in webhook["log"]] == [500, 200]
+    assert webhook["log"][0]["error"] == "The receiver responded with status 500."
 
 
-def test_redirects_are_not_followed(sdk, raw, thread, receiver):
+def test_redirects_are_not_followed(store_client, store_raw, thread_id, receiver):
     with Receiver(302, 410, headers={"Location": receiver.url}) as first:
-        run = sdk.runs.create(thread, "notes", input={"place": place()}, webhook=first.url)
-        found = settled(raw, run)
+        run = store_client.runs.create(
+            thread_id, "notes", input={"namespace": new_namespace()}, webhook=first.url
+        )
+        webhook = wait_for_delivery(store_raw, run)
 
-    assert found["status"] == "given_up"
-    assert [entry["status"] for entry in found["log"]] == [302, 410]
+    assert webhook["status"] == "given_up"
+    assert [entry["status"] for entry in webhook["log"]] == [302, 410]
     assert receiver.count_unread == 0
 
 
-def test_the_log_says_what_is_next(sdk, raw, thread):
+def test_the_log_names_the_next_attempt(store_client, store_raw, thread_id):
     with Receiver(503, headers={"Retry-After": "600"}) as receiver:
-        run = sdk.runs.create(thread, "notes", input={"place": place()}, webhook=receiver.url)
+        run = store_client.runs.create(
+            thread_id, "notes", input={"namespace": new_namespace()}, webhook=receiver.url
+        )
         receiver.next()
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while True:
-            [found] = raw.get(f"/threads/{thread}/runs/{run['run_id']}/webhooks").json()
-            if found["log"]:
+            [delivery] = store_raw.get(f"/threads/{thread_id}/runs/{run['run_id']}/webhooks").json()
+            if delivery["log"]:
                 break
             assert time.monotonic() < deadline
 
-    assert found["status"] == "due"
-    assert found["last_error"] == "The answer was 503."
-    wait = datetime.fromisoformat(found["next_attempt_at"]).timestamp() - time.time()
+    assert delivery["status"] == "due"
+    assert delivery["last_error"] == "The receiver responded with status 503."
+    wait = datetime.fromisoformat(delivery["next_attempt_at"]).timestamp() - time.time()
     assert 500 < wait < 800
 
 
-def test_a_run_without_webhook_has_an_empty_log(sdk, raw, thread):
-    sdk.runs.wait(thread, "notes", input={"place": place()})
-    [run] = sdk.runs.list(thread)
+def test_a_run_without_webhook_has_an_empty_log(store_client, store_raw, thread_id):
+    store_client.runs.wait(thread_id, "notes", input={"namespace": new_namespace()})
+    [run] = store_client.runs.list(thread_id)
 
-    assert raw.get(f"/threads/{thread}/runs/{run['run_id']}/webhooks").json() == []
+    assert store_raw.get(f"/threads/{thread_id}/runs/{run['run_id']}/webhooks").json() == []
 
 
-def test_the_log_is_not_for_other_agents(  # noqa: PLR0917
-    raw, strict, sdk, live, thread, receiver
+def test_other_agents_and_anonymous_callers_read_no_log(  # noqa: PLR0917
+    store_raw, default_client, store_client, live, thread_id, receiver
 ):
-    run = sdk.runs.create(thread, "notes", input={"place": place()}, webhook=receiver.url)
-    settled(raw, run)
-    path = f"/threads/{thread}/runs/{run['run_id']}/webhooks"
-    other = str(strict.http.client.base_url).rstrip("/")
+    run = store_client.runs.create(
+        thread_id, "notes", input={"namespace": new_namespace()}, webhook=receiver.url
+    )
+    wait_for_delivery(store_raw, run)
+    path = f"/threads/{thread_id}/runs/{run['run_id']}/webhooks"
+    other_url = str(default_client.http.client.base_url).rstrip("/")
 
-    assert httpx.get(f"{other}{path}", headers=live.headers).json() == []
-    assert httpx.get(f"{raw.base_url}{path[1:]}").status_code == 401
+    assert httpx.get(f"{other_url}{path}", headers=live.headers).json() == []
+    assert httpx.get(f"{store_raw.base_url}{path[1:]}").status_code == 401
 
 
-# Where it may go
+# Allowed addresses
 
 
-def refused(client, webhook, **more):
-    thread = client.threads.create()["thread_id"]
-    graph = more.pop("graph", "steps")
+def rejection(client, webhook, **options):
+    thread_id = client.threads.create()["thread_id"]
+    graph = options.pop("graph", "steps")
     with pytest.raises(APIStatusError) as caught:
-        client.runs.create(thread, graph, input={}, webhook=webhook)
-    assert client.runs.list(thread) == []
+        client.runs.create(thread_id, graph, input={}, webhook=webhook)
+    assert client.runs.list(thread_id) == []
     assert caught.value.status_code == 422
     return str(caught.value)
 
@@ -348,41 +369,41 @@ def refused(client, webhook, **more):
         "",
     ],
 )
-def test_addresses_that_are_refused(strict, webhook):
-    assert "Webhook host blocked: " in refused(strict, webhook)
+def test_a_private_or_invalid_address_is_rejected(default_client, webhook):
+    assert "Webhook host blocked: " in rejection(default_client, webhook)
 
 
-def test_refused_wherever_runs_are_made(strict, live):
-    base = str(strict.http.client.base_url).rstrip("/")
-    thread = strict.threads.create()["thread_id"]
+def test_a_private_address_is_rejected_by_every_route_that_creates_runs(default_client, live):
+    base = str(default_client.http.client.base_url).rstrip("/")
+    thread_id = default_client.threads.create()["thread_id"]
     body = {"assistant_id": "steps", "input": {}, "webhook": "http://127.0.0.1/x"}
     for path in (
-        f"/threads/{thread}/runs",
-        f"/threads/{thread}/runs/wait",
-        f"/threads/{thread}/runs/stream",
+        f"/threads/{thread_id}/runs",
+        f"/threads/{thread_id}/runs/wait",
+        f"/threads/{thread_id}/runs/stream",
         "/runs",
         "/runs/wait",
         "/runs/stream",
     ):
-        answer = httpx.post(f"{base}{path}", json=body, headers=live.headers, timeout=60)
-        assert answer.status_code == 422, path
-        assert answer.json()["detail"].startswith("Webhook host blocked: ")
+        response = httpx.post(f"{base}{path}", json=body, headers=live.headers, timeout=60)
+        assert response.status_code == 422, path
+        assert response.json()["detail"].startswith("Webhook host blocked: ")
 
     batch = httpx.post(f"{base}/runs/batch", json=[body], headers=live.headers, timeout=60)
     assert batch.status_code == 422
     cron = {**body, "schedule": "0 0 1 1 *"}
-    answer = httpx.post(f"{base}/runs/crons", json=cron, headers=live.headers, timeout=60)
-    assert answer.status_code == 422
+    response = httpx.post(f"{base}/runs/crons", json=cron, headers=live.headers, timeout=60)
+    assert response.status_code == 422
 
 
 @pytest.mark.parametrize("webhook", [5, {"url": "x"}, ["x"]])
-def test_what_is_no_text_is_refused(strict, live, webhook):
-    base = str(strict.http.client.base_url).rstrip("/")
+def test_a_webhook_that_is_not_a_string_is_rejected(default_client, live, webhook):
+    base = str(default_client.http.client.base_url).rstrip("/")
     body = {"assistant_id": "steps", "webhook": webhook}
-    answer = httpx.post(f"{base}/runs", json=body, headers=live.headers, timeout=60)
+    response = httpx.post(f"{base}/runs", json=body, headers=live.headers, timeout=60)
 
-    assert answer.status_code == 422
+    assert response.status_code == 422
 
 
-def test_own_routes_do_not_lead_out_of_the_agent(sdk):
-    assert "leads out" in refused(sdk, "/../contract/threads", graph="notes")
+def test_a_path_outside_the_agent_is_rejected(store_client):
+    assert "leads outside" in rejection(store_client, "/../contract/threads", graph="notes")

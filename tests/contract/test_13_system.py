@@ -1,4 +1,4 @@
-"""Section 13.1: what the server says of itself."""
+"""Section 13.1: health, info, metrics and the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -11,30 +11,24 @@ from jsonschema import Draft202012Validator
 
 
 @pytest.fixture
-def raw(live, agent_url):
-    with httpx.Client(base_url=agent_url, headers=live.headers, timeout=60) as http:
-        yield http
-
-
-@pytest.fixture
-def stranger(agent_url):
-    """Without any key."""
+def anonymous(agent_url):
+    """An HTTP client without a key."""
     with httpx.Client(base_url=agent_url, timeout=60) as http:
         yield http
 
 
 @pytest.mark.parametrize("path", ["/ok", "/ok?check_db=1", "/"])
-def test_it_is_alive_for_everybody(stranger, path):
-    answer = stranger.get(path)
+def test_health_is_public(anonymous, path):
+    response = anonymous.get(path)
 
-    assert (answer.status_code, answer.json()) == (200, {"ok": True})
-
-
-def test_info_needs_a_key(stranger):
-    assert stranger.get("/info").status_code == 401
+    assert (response.status_code, response.json()) == (200, {"ok": True})
 
 
-def test_info(raw):
+def test_info_needs_a_key(anonymous):
+    assert anonymous.get("/info").status_code == 401
+
+
+def test_info_names_version_flags_and_deployment(raw):
     info = raw.get("/info").json()
 
     assert re.fullmatch(r"\d+\.\d+\.\d+", info["version"])
@@ -43,71 +37,71 @@ def test_info(raw):
     assert info["host"]["deployment"] == "contract"
 
 
-def test_info_names_the_langgraph_of_the_revision(raw):
-    found = raw.get("/info").json()["langgraph_py_version"]
+def test_info_names_the_langgraph_version_of_the_revision(raw):
+    langgraph_version = raw.get("/info").json()["langgraph_py_version"]
 
-    assert found.split(".")[0] == version("langgraph").split(".")[0]
-
-
-def test_metrics_need_a_key(stranger):
-    assert stranger.get("/metrics").status_code == 401
+    assert langgraph_version.split(".")[0] == version("langgraph").split(".")[0]
 
 
-def test_metrics_as_json(raw):
-    found = raw.get("/metrics", params={"format": "json"}).json()
+def test_metrics_need_a_key(anonymous):
+    assert anonymous.get("/metrics").status_code == 401
 
-    assert set(found) == {"queue", "workers", "api"}
-    assert {"n_pending", "n_running"} <= set(found["queue"])
-    assert set(found["workers"]) == {"max", "active", "available"}
-    assert found["workers"]["max"] == 500
-    assert found["workers"]["available"] == 500 - found["workers"]["active"]
+
+def test_metrics_are_served_as_json(raw):
+    metrics = raw.get("/metrics", params={"format": "json"}).json()
+
+    assert set(metrics) == {"queue", "workers", "api"}
+    assert {"n_pending", "n_running"} <= set(metrics["queue"])
+    assert set(metrics["workers"]) == {"max", "active", "available"}
+    assert metrics["workers"]["max"] == 781
+    assert metrics["workers"]["available"] == 781 - metrics["workers"]["active"]
 
 
 def test_metrics_count_runs(client, raw):
-    def queue():
+    def read_queue():
         return raw.get("/metrics", params={"format": "json"}).json()["queue"]
 
-    before = queue()
+    before = read_queue()
     thread = client.threads.create()
     run = client.runs.create(thread["thread_id"], "steps", input={"notes": []}, after_seconds=60)
-    during = queue()
+    during = read_queue()
     client.runs.cancel(thread["thread_id"], run["run_id"])
 
     assert during["n_pending"] == before["n_pending"] + 1
 
 
-def test_metrics_count_answers(raw):
-    def requests():
+def test_metrics_count_requests(raw):
+    def count_requests():
         return raw.get("/metrics", params={"format": "json"}).json()["api"]["requests"]
 
-    before = requests()
+    before = count_requests()
     raw.get("/info")
 
-    assert requests() >= before + 2
+    assert count_requests() >= before + 2
 
 
-def test_metrics_for_prometheus(raw):
-    answer = raw.get("/metrics")
+def test_metrics_are_served_for_prometheus(raw):
+    response = raw.get("/metrics")
 
-    assert answer.headers["Content-Type"].startswith("text/plain")
-    for line in answer.text.splitlines():
+    assert response.headers["Content-Type"].startswith("text/plain")
+    for line in response.text.splitlines():
         assert re.fullmatch(r'# (HELP|TYPE) \w+ .+|\w+\{(\w+="[^"]*",?)+\} \S+', line), line
 
 
-def test_metrics_of_another_kind(raw):
+def test_an_unknown_metrics_format_is_rejected(raw):
     assert raw.get("/metrics", params={"format": "xml"}).status_code == 422
 
 
-def test_the_description_is_open_and_names_its_server(stranger):
-    document = stranger.get("/openapi.json").json()
+def test_the_openapi_document_is_public_and_names_its_server(anonymous):
+    document = anonymous.get("/openapi.json").json()
 
     assert document["openapi"] == "3.1.0"
     assert document["servers"] == [{"url": "/agents/contract"}]
 
 
-def test_the_description_has_every_call_of_the_client(stranger):
-    paths = stranger.get("/openapi.json").json()["paths"]
-    found = {f"{method.upper()} {path}" for path in paths for method in paths[path]}
+def test_the_openapi_document_has_every_call_of_the_client(anonymous):
+    paths = anonymous.get("/openapi.json").json()["paths"]
+    operations = {f"{method.upper()} {path}" for path in paths for method in paths[path]}
 
     assert {
         "POST /assistants",
@@ -126,10 +120,10 @@ def test_the_description_has_every_call_of_the_client(stranger):
         "PUT /store/items",
         "POST /store/namespaces",
         "GET /info",
-    } <= found
+    } <= operations
 
 
-def test_a_described_answer_is_what_comes(raw):
+def test_a_response_matches_its_schema(raw):
     document = raw.get("/openapi.json").json()
     described = document["paths"]["/info"]["get"]["responses"]["200"]
     schema = described["content"]["application/json"]["schema"]
@@ -139,8 +133,8 @@ def test_a_described_answer_is_what_comes(raw):
     )
 
 
-def test_the_page_of_the_description_loads_nothing_from_elsewhere(stranger):
-    page = stranger.get("/docs", headers={"Accept": "text/html"})
+def test_the_docs_page_loads_nothing_from_other_origins(anonymous):
+    page = anonymous.get("/docs", headers={"Accept": "text/html"})
 
     assert page.status_code == 200
     sources = re.findall(r'(?:src|href)="([^"]+)"', page.text)
@@ -152,35 +146,38 @@ def test_the_page_of_the_description_loads_nothing_from_elsewhere(stranger):
     ("path", "status"),
     [("/nothing", 404), ("/threads", 405), ("/threads/x", 422)],
 )
-def test_failures_have_one_shape(raw, path, status):
-    answer = raw.get(path)
+def test_an_error_has_a_detail_string(raw, path, status):
+    response = raw.get(path)
 
-    assert answer.status_code == status
-    assert isinstance(answer.json()["detail"], str)
-
-
-def test_a_trailing_slash_is_sent_away(raw):
-    answer = raw.post("/threads/", json={})
-
-    assert (answer.status_code, answer.headers["Location"]) == (307, "/agents/contract/threads")
+    assert response.status_code == status
+    assert isinstance(response.json()["detail"], str)
 
 
-def test_browsers_learn_what_they_may_read(raw):
-    answer = raw.get("/info", headers={"Origin": "https://chat.example"})
+def test_a_trailing_slash_is_redirected(raw):
+    response = raw.post("/threads/", json={})
 
-    assert answer.headers["Access-Control-Allow-Origin"] == "*"
-    exposed = answer.headers["Access-Control-Expose-Headers"]
+    assert (response.status_code, response.headers["Location"]) == (307, "/agents/contract/threads")
+
+
+def test_cors_headers_allow_any_origin_and_expose_pagination(raw):
+    response = raw.get("/info", headers={"Origin": "https://chat.example"})
+
+    assert response.headers["Access-Control-Allow-Origin"] == "*"
+    exposed = response.headers["Access-Control-Expose-Headers"]
     assert {"content-location", "x-pagination-next"} <= set(exposed.split(", "))
 
 
 @pytest.mark.parametrize("body", ['{"metadata": ', "NaN", '{"limit": 1e400}', '"\\ud800"', ""])
-def test_bodies_that_are_no_json(raw, body):
-    answer = raw.post("/assistants/search", content=body)
+def test_a_body_that_is_not_json_is_rejected(raw, body):
+    response = raw.post("/assistants/search", content=body)
 
-    assert (answer.status_code, answer.json()["detail"]) == (422, "Invalid JSON in request body")
+    assert (response.status_code, response.json()["detail"]) == (
+        422,
+        "Invalid JSON in request body",
+    )
 
 
-def test_bodies_nested_without_end(raw):
+def test_a_deeply_nested_body_is_rejected(raw):
     deep = "[" * 5000 + "]" * 5000
 
     assert raw.post("/assistants/search", content=deep).status_code == 422

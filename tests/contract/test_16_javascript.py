@@ -1,4 +1,4 @@
-"""The public JavaScript client on Node: each check of `javascript/` is a check here."""
+"""The public JavaScript client on Node: each test of `javascript/` is a test here."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ import pytest
 from tests.contract import scripts
 
 pytestmark = [
-    pytest.mark.skipif(scripts.missing() is not None, reason=str(scripts.missing())),
-    # A file runs once, so all its checks belong to one worker.
+    pytest.mark.skipif(scripts.missing_reason() is not None, reason=str(scripts.missing_reason())),
+    # A file runs once, so all its tests belong to one worker.
     pytest.mark.xdist_group("javascript"),
 ]
 
 
 @pytest.fixture(scope="module")
-def outcomes(live, agent_url) -> dict[str, dict[str, scripts.Outcome]]:
-    """What became of the checks of the files that have run."""
+def results(live, agent_url) -> dict[str, dict[str, scripts.ScriptResult]]:
+    """The results of the tests of each completed file, by file and test name."""
     return {}
 
 
-@pytest.mark.parametrize(("file", "check"), scripts.checks())
-def test_the_javascript_client(file, check, outcomes, live, agent_url):
-    if file not in outcomes:
-        outcomes[file] = scripts.run(file, AGENT_URL=agent_url, API_KEY=live.api_key)
+@pytest.mark.parametrize(("file", "check"), scripts.list_tests())
+def test_javascript_client(file, check, results, live, agent_url):
+    if file not in results:
+        results[file] = scripts.run_file(file, AGENT_URL=agent_url, API_KEY=live.api_key)
 
-    outcome = outcomes[file].get(check)
+    result = results[file].get(check)
 
-    assert outcome is not None, "it did not run"
-    assert outcome.passed, outcome.error
+    assert result is not None, "it did not run"
+    assert result.passed, result.error

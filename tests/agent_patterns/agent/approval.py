@@ -1,4 +1,4 @@
-"""Approve or reject: the answer decides where the graph goes."""
+"""Approve or reject: the answer selects the next node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Map and reduce: as many branches as there are subjects, known only when it runs."""
+"""Map and reduce: one branch for each subject; their number is known only at run time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks: what is done stays done while a person is asked."""
+"""Tasks: a finished task does not run again after an interrupt."""
 
 from __future__ import annotations
 

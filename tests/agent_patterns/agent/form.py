@@ -1,4 +1,4 @@
-"""Validation: one node asks again until the answer makes sense, then asks the next thing."""
+"""Validation: one node repeats its question until the answer is valid."""
 
 from __future__ import annotations
 

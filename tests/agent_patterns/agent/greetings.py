@@ -1,4 +1,4 @@
-"""Subgraphs two deep with state of their own: each is called with what it understands."""
+"""Two levels of subgraphs with their own state: each parent translates its state for its child."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Parent(TypedDict):
 
 
 def grandchild_1(state: Grandchild) -> Grandchild:
-    get_stream_writer()({"heard": state["my_grandchild_key"]})
+    get_stream_writer()({"received": state["my_grandchild_key"]})
     return {"my_grandchild_key": state["my_grandchild_key"] + ", how are you"}
 
 

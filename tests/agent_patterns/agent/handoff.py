@@ -1,4 +1,4 @@
-"""Agents that hand over: one agent's tool sends the conversation to its colleague."""
+"""Handoff: a tool of one agent passes the conversation to another agent."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def transfer_to_accountant(
     state: Annotated[dict, InjectedState],
     tool_call_id: Annotated[str, InjectedToolCallId],
 ) -> Command:
-    """Let the accountant go on."""
-    done = ToolMessage("over to the accountant", tool_call_id=tool_call_id)
+    """Pass the conversation to the accountant."""
+    tool_message = ToolMessage("over to the accountant", tool_call_id=tool_call_id)
     return Command(
         graph=Command.PARENT,
         goto="accountant",
-        update={"messages": [*state["messages"], done], "active": "accountant"},
+        update={"messages": [*state["messages"], tool_message], "active": "accountant"},
     )
 
 
@@ -38,12 +38,12 @@ with warnings.catch_warnings():
     accountant = create_react_agent(Parrot(), [multiply], name="accountant")
 
 
-def whoever_is_active(state: State) -> str:
+def choose_active_agent(state: State) -> str:
     return state.get("active") or "receptionist"
 
 
 builder = StateGraph(State)
 builder.add_node("receptionist", receptionist, destinations=("accountant",))
 builder.add_node("accountant", accountant)
-builder.add_conditional_edges(START, whoever_is_active, ["receptionist", "accountant"])
+builder.add_conditional_edges(START, choose_active_agent, ["receptionist", "accountant"])
 graph = builder.compile()

@@ -1,4 +1,4 @@
-"""Time travel: what was generated once can be looked at, replayed and changed."""
+"""Time travel: earlier states can be read, replayed and changed."""
 
 from __future__ import annotations
 

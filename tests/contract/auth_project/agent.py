@@ -1,4 +1,4 @@
-"""Graphs that tell who asked them."""
+"""Graphs that report the authenticated user of the run."""
 
 from __future__ import annotations
 
@@ -21,42 +21,42 @@ class State(TypedDict, total=False):
     seen: dict
 
 
-async def tell(state: State, config: RunnableConfig, runtime: Runtime) -> State:
+async def report_user(state: State, config: RunnableConfig, runtime: Runtime) -> State:
     await asyncio.sleep(state.get("sleep", 0))
     if state.get("ask"):
         interrupt(state["ask"])
     configurable = config["configurable"]
     user = configurable.get("langgraph_auth_user")
-    told = runtime.server_info.user if runtime.server_info else None
+    server_user = runtime.server_info.user if runtime.server_info else None
     return {
-        "notes": ["told"],
+        "notes": ["reported"],
         "seen": {
             "mapping": dict(user) if user else None,
             "attribute": user.identity if user else None,
             "id": configurable.get("langgraph_auth_user_id"),
             "permissions": configurable.get("langgraph_auth_permissions"),
             "user_id": configurable.get("user_id"),
-            "runtime": told.identity if told else None,
+            "runtime": server_user.identity if server_user else None,
             "headers": {n: v for n, v in configurable.items() if n.startswith("x-")},
         },
     }
 
 
 builder = StateGraph(State)
-builder.add_node("tell", tell)
-builder.add_edge(START, "tell")
-builder.add_edge("tell", END)
+builder.add_node("report", report_user)
+builder.add_edge(START, "report")
+builder.add_edge("report", END)
 graph = builder.compile()
 
 
 def factory(runtime: ServerRuntime):
-    """A graph with a node that is named for who asked, where somebody did."""
+    """Return a graph whose node reports the access context and the user."""
 
-    def say(state: State) -> State:
-        who = runtime.user.identity if runtime.user else "nobody"
-        return {"notes": [f"{runtime.access_context} for {who}"]}
+    def report_context(state: State) -> State:
+        identity = runtime.user.identity if runtime.user else "anonymous"
+        return {"notes": [f"{runtime.access_context} for {identity}"]}
 
-    made = StateGraph(State)
-    made.add_node("say", say)
-    made.add_edge(START, "say")
-    return made
+    builder = StateGraph(State)
+    builder.add_node("report", report_context)
+    builder.add_edge(START, "report")
+    return builder

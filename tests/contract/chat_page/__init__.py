@@ -1,4 +1,4 @@
-"""A page that chats with the agent from another origin, bundled and served."""
+"""A chat page on another origin than the agent, bundled and served for tests."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from pathlib import Path
 
 from config.env import BASE_DIR
 from tests.browser.chromium import CHROMIUM_PATH
+from tests.compatibility.chosen_clients import place_script
 
 HERE = Path(__file__).parent
 _ESBUILD = BASE_DIR / "node_modules/.bin/esbuild"
 
 
-def missing() -> str | None:
-    """Why the page can't be shown on this machine."""
+def missing_reason() -> str | None:
+    """Return why the page cannot be shown on this machine, or None."""
     if CHROMIUM_PATH is None:
         return "there is no Chromium: apt-get install chromium"
     if shutil.which("node") is None or not (BASE_DIR / "node_modules/react-dom").exists():
@@ -29,16 +30,22 @@ def missing() -> str | None:
 
 class _Quiet(SimpleHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
-        """Tests have no use for an access log."""
+        """Write no access log."""
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[str]:
-    """The page's address while it is served from `folder`."""
-    words = ["--bundle", "--format=esm", "--jsx=automatic", "--log-level=error"]
+def serve_page(folder: Path) -> Iterator[str]:
+    """Bundle the page into `folder`, serve it and yield its address."""
+    options = ["--bundle", "--format=esm", "--jsx=automatic", "--log-level=error"]
     mode = '--define:process.env.NODE_ENV="development"'
     subprocess.run(
-        [_ESBUILD, HERE / "page.jsx", *words, mode, f"--outfile={folder / 'page.js'}"],
+        [
+            _ESBUILD,
+            place_script(HERE / "page.jsx"),
+            *options,
+            mode,
+            f"--outfile={folder / 'page.js'}",
+        ],
         check=True,
         cwd=BASE_DIR,
     )

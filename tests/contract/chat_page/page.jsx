@@ -1,27 +1,27 @@
-// A chat on `useStream`, with everything that chat UIs make of it. What the hook says stands in
-// the page, where the tests read it; the address says which agent and how.
+// A chat on `useStream` that uses it as chat UIs do. The page shows the values of the hook for the
+// tests; the query of the address names the agent and the options.
 import { useStream } from "@langchain/langgraph-sdk/react";
 import { useState } from "react";
 import { createRoot } from "react-dom/client";
 
-const asked = new URLSearchParams(location.search);
-const json = (name) => JSON.parse(asked.get(name) ?? "null");
+const query = new URLSearchParams(location.search);
+const json = (name) => JSON.parse(query.get(name) ?? "null");
 
-/** Every text that a message has had, for tests that look at how it grew. */
+/** All texts of each message in order, for tests of streaming. */
 window.grown = {};
 window.seen = { created: [], custom: [], updates: [], errors: [], finished: [], stopped: 0 };
 
 function remember(thread) {
-  asked.set("thread", thread);
-  history.replaceState(null, "", `?${asked}`);
+  query.set("thread", thread);
+  history.replaceState(null, "", `?${query}`);
 }
 
 function Chat() {
-  const [threadId, setThreadId] = useState(asked.get("thread"));
+  const [threadId, setThreadId] = useState(query.get("thread"));
   const stream = useStream({
-    apiUrl: asked.get("api"),
-    apiKey: asked.get("key"),
-    assistantId: asked.get("graph"),
+    apiUrl: query.get("api"),
+    apiKey: query.get("key"),
+    assistantId: query.get("graph"),
     defaultHeaders: json("headers") ?? undefined,
     callerOptions: { maxRetries: 0 },
     threadId,
@@ -29,7 +29,7 @@ function Chat() {
       setThreadId(id);
       remember(id);
     },
-    reconnectOnMount: asked.get("reconnect") !== "0",
+    reconnectOnMount: query.get("reconnect") !== "0",
     fetchStateHistory: { limit: 50 },
     onCreated: (run) => window.seen.created.push(run),
     onCustomEvent: (data, { namespace }) => window.seen.custom.push([data, namespace ?? []]),
@@ -114,13 +114,13 @@ function Message({ message, index, stream, say }) {
       )}
       {branches.length > 1 && (
         <nav>
-          {branches.map((branch, place) => (
+          {branches.map((branch, index) => (
             <button
               key={branch}
               aria-current={branch === known.branch}
               onClick={() => stream.setBranch(branch)}
             >
-              Branch {place + 1}
+              Branch {index + 1}
             </button>
           ))}
         </nav>

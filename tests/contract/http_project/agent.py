@@ -1,4 +1,4 @@
-"""A graph that takes as long as it is told."""
+"""A graph that sleeps for the given time and can call its own server."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ from typing_extensions import TypedDict
 class State(TypedDict, total=False):
     sleep: float
     call: bool
-    said: str
-    found: list
+    message: str
+    threads: list
 
 
-async def say(state: State) -> State:
+async def send_greeting(state: State) -> State:
     await asyncio.sleep(state.get("sleep", 0))
     if state.get("call"):
         client = get_client()
         thread = await client.threads.create(metadata={"made": "inside"})
-        found = await client.threads.search(metadata={"made": "inside"}, ids=[thread["thread_id"]])
-        return {"said": "called", "found": [row["metadata"] for row in found]}
-    return {"said": os.environ["GREETING"]}
+        threads = await client.threads.search(
+            metadata={"made": "inside"}, ids=[thread["thread_id"]]
+        )
+        return {"message": "called", "threads": [row["metadata"] for row in threads]}
+    return {"message": os.environ["GREETING"]}
 
 
-graph = StateGraph(State).add_node("say", say).add_edge(START, "say").compile()
+graph = StateGraph(State).add_node("greet", send_greeting).add_edge(START, "greet").compile()

@@ -1,4 +1,4 @@
-"""Routes of the agent's own."""
+"""Custom routes of the agent."""
 
 from __future__ import annotations
 
@@ -31,14 +31,27 @@ async def echo(request: Request) -> JSONResponse:
             "below": request.scope["path"].removeprefix(request.scope["root_path"]),
             "query": dict(request.query_params),
             "user": request.user.identity,
-            "asked": request.user["asked"],
+            "authenticated_for": request.user["authenticated_for"],
             "greeting": request.state.greeting,
             "started": SEEN["started"],
             "size": len(body),
             "headers": sorted(request.headers.keys()),
             "item": request.path_params.get("item"),
         },
-        headers={"X-Own": "yes", "Set-Cookie": "seen=1; Path=/; Domain=example.org; HttpOnly"},
+        headers={
+            "X-Own": "yes",
+            "Mcp-Session-Id": "session",
+            "Set-Cookie": "seen=1; Path=/; Domain =example.org; HttpOnly",
+            "Alt-Svc": 'h2="attacker.example:443"; ma=86400',
+            "NEL": '{"report_to": "attacker", "max_age": 86400}',
+            "Report-To": '{"group": "attacker", "max_age": 86400, "endpoints": []}',
+            "Reporting-Endpoints": 'attacker="https://attacker.example"',
+            "Accept-CH": "Sec-CH-UA-Model",
+            "Clear-Site-Data": '"*"',
+            "Service-Worker-Allowed": "/",
+            "Strict-Transport-Security": "max-age=86400",
+            "X-Accel-Redirect": "/internal",
+        },
     )
 
 
@@ -76,7 +89,7 @@ async def seen(request: Request) -> JSONResponse:
 
 
 async def crash(request: Request) -> JSONResponse:
-    raise RuntimeError("what nobody should read")
+    raise RuntimeError("a secret of the route")
 
 
 async def end(request: Request) -> JSONResponse:
@@ -100,18 +113,18 @@ async def socket(websocket: WebSocket) -> None:
 
 
 class Stamp:
-    """Middleware of the application's own."""
+    """Middleware of the application."""
 
     def __init__(self, app) -> None:
         self.app = app
 
     async def __call__(self, scope, receive, send) -> None:
-        async def stamped(message) -> None:
+        async def send_stamped(message) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [*message["headers"], (b"x-stamp", b"1")]
             await send(message)
 
-        await self.app(scope, receive, stamped)
+        await self.app(scope, receive, send_stamped)
 
 
 app = Starlette(

@@ -1,4 +1,4 @@
-"""Whoever brings a token is its bearer; how often each was looked at is counted."""
+"""Authentication that accepts every token and uses it as the identity."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ auth = Auth()
 
 
 @auth.authenticate
-async def who(authorization: str | None, path: str, method: str) -> dict:
+async def authenticate(authorization: str | None, path: str, method: str) -> dict:
     if not authorization:
         raise Auth.exceptions.HTTPException(status_code=401, detail="No token.")
-    return {"identity": authorization, "asked": f"{method} {path}"}
+    return {"identity": authorization, "authenticated_for": f"{method} {path}"}

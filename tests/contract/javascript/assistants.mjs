@@ -1,9 +1,9 @@
 // Section 3: assistants, their versions and their graphs.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { client, newThread, refusal } from "./agent.mjs";
+import { client, newThread, rejection } from "./agent.mjs";
 
-const mark = () => crypto.randomUUID();
+const newMark = () => crypto.randomUUID();
 const STEPS = "01d10e59-d4b4-51ec-8e94-9b2716b34de8"; // UUIDv5 of "steps" in the fixed namespace
 
 test("each graph has an assistant whose id follows from its name", async () => {
@@ -16,10 +16,10 @@ test("each graph has an assistant whose id follows from its name", async () => {
   );
 });
 
-test("chat UIs find the assistant that the system made", async () => {
-  const found = await client.assistants.search({ graphId: "steps", limit: 100 });
+test("chat UIs find the system assistant", async () => {
+  const assistants = await client.assistants.search({ graphId: "steps", limit: 100 });
 
-  const systems = found.filter(({ metadata }) => metadata.created_by === "system");
+  const systems = assistants.filter(({ metadata }) => metadata.created_by === "system");
   assert.deepEqual(systems.map(({ assistant_id }) => assistant_id), [STEPS]);
 });
 
@@ -33,7 +33,7 @@ test("configuration and context mirror each other", async () => {
   assert.deepEqual(config.configurable, { tone: "curt" });
 });
 
-test("an assistant's context is the run's", async () => {
+test("a run gets the context of its assistant", async () => {
   const { assistant_id } = await client.assistants.create({
     graphId: "context",
     context: { tone: "curt" },
@@ -46,7 +46,7 @@ test("an assistant's context is the run's", async () => {
   assert.equal(seen.configurable.assistant_id, assistant_id);
 });
 
-test("each update makes a version, and versions can be gone back to", async () => {
+test("an update creates a version, and an old version can be activated", async () => {
   const { assistant_id: id } = await client.assistants.create({
     graphId: "context",
     context: { tone: "first" },
@@ -65,12 +65,12 @@ test("each update makes a version, and versions can be gone back to", async () =
   assert.deepEqual([next.version, next.context, next.name], [3, { tone: "first" }, "Tester"]);
 });
 
-test("a given id is taken once, and found again if one wishes", async () => {
-  const assistantId = mark();
+test("a taken id is a conflict, or returns the existing assistant on request", async () => {
+  const assistantId = newMark();
   await client.assistants.create({ assistantId, graphId: "steps", name: "first" });
 
-  const error = await refusal(client.assistants.create({ assistantId, graphId: "steps" }));
-  const again = await client.assistants.create({
+  const error = await rejection(client.assistants.create({ assistantId, graphId: "steps" }));
+  const second = await client.assistants.create({
     assistantId,
     graphId: "steps",
     name: "second",
@@ -78,11 +78,11 @@ test("a given id is taken once, and found again if one wishes", async () => {
   });
 
   assert.equal(error.status, 409);
-  assert.equal(again.name, "first");
+  assert.equal(second.name, "first");
 });
 
-test("a search pages, sorts and selects", async () => {
-  const team = mark();
+test("a search is paged, sorted and limited to selected fields", async () => {
+  const team = newMark();
   for (const name of ["Beta", "alpha"]) {
     await client.assistants.create({ graphId: "steps", name, metadata: { team } });
   }
@@ -99,14 +99,14 @@ test("a search pages, sorts and selects", async () => {
   assert.equal(first.next, "1");
   assert.equal(second.next, null);
   assert.deepEqual(
-    [first.assistants[0].name, second.assistants[0]].map((found) => found.name ?? found).sort(),
+    [first.assistants[0].name, second.assistants[0]].map((row) => row.name ?? row).sort(),
     ["Beta", "alpha"],
   );
   assert.deepEqual(Object.keys(second.assistants[0]), ["name"]);
 });
 
-test("assistants are counted, also by a part of their name", async () => {
-  const team = mark();
+test("assistants are counted by metadata, name part and graph", async () => {
+  const team = newMark();
   await client.assistants.create({ graphId: "steps", name: "The Writer", metadata: { team } });
 
   const metadata = { team };
@@ -115,18 +115,18 @@ test("assistants are counted, also by a part of their name", async () => {
   assert.equal(await client.assistants.count({ metadata, graphId: "human" }), 0);
 });
 
-test("a deleted assistant may take its threads with it", async () => {
+test("threads are deleted with their assistant on request", async () => {
   const { assistant_id: id } = await client.assistants.create({ graphId: "steps" });
   const thread = await newThread();
   await client.runs.wait(thread, id, { input: {} });
 
   await client.assistants.delete(id, { deleteThreads: true });
 
-  assert.equal((await refusal(client.assistants.get(id))).status, 404);
-  assert.equal((await refusal(client.threads.get(thread))).status, 404);
+  assert.equal((await rejection(client.assistants.get(id))).status, 404);
+  assert.equal((await rejection(client.threads.get(thread))).status, 404);
 });
 
-test("the drawing opens subgraphs when asked to", async () => {
+test("the drawing expands subgraphs on request", async () => {
   const names = async (options) =>
     (await client.assistants.getGraph("nested", options)).nodes.map(({ id }) => id);
 
@@ -135,37 +135,37 @@ test("the drawing opens subgraphs when asked to", async () => {
   assert.ok((await names({ xray: true })).includes("research:search:fetch"));
 });
 
-test("schemas are told, and those of subgraphs by their paths", async () => {
+test("schemas of an assistant and of its subgraphs are read", async () => {
   const { assistant_id: id } = await client.assistants.create({ graphId: "nested" });
 
   const { graph_id, state_schema } = await client.assistants.getSchemas(id);
-  const below = await client.assistants.getSubgraphs(id, { recurse: true });
+  const subgraphs = await client.assistants.getSubgraphs(id, { recurse: true });
 
   assert.equal(graph_id, "nested");
   assert.deepEqual(Object.keys(state_schema.properties).sort(), ["ask", "log", "report", "topic"]);
-  assert.deepEqual(Object.keys(below), ["research", "research|search"]);
-  assert.ok("pages" in below["research|search"].state_schema.properties);
+  assert.deepEqual(Object.keys(subgraphs), ["research", "research|search"]);
+  assert.ok("pages" in subgraphs["research|search"].state_schema.properties);
 });
 
-test("one subgraph may be asked for by name", async () => {
+test("a subgraph is read by its namespace", async () => {
   const { assistant_id: id } = await client.assistants.create({ graphId: "nested" });
 
-  const found = await client.assistants.getSubgraphs(id, { namespace: "research" });
-  const missing = await client.assistants.getSubgraphs(id, { namespace: "nobody" });
+  const subgraphs = await client.assistants.getSubgraphs(id, { namespace: "research" });
+  const missing = await client.assistants.getSubgraphs(id, { namespace: "missing" });
 
-  assert.deepEqual(Object.keys(found), ["research"]);
+  assert.deepEqual(Object.keys(subgraphs), ["research"]);
   assert.deepEqual(missing, {});
 });
 
-test("an unknown graph is refused with those that are known", async () => {
-  const error = await refusal(client.assistants.create({ graphId: "nothing" }));
+test("the error of an unknown graph names the known graphs", async () => {
+  const error = await rejection(client.assistants.create({ graphId: "nothing" }));
 
   assert.equal(error.status, 404);
   assert.match(error.message, /steps/);
 });
 
-test("configuration and context together are refused", async () => {
-  const error = await refusal(
+test("configuration and context together are rejected", async () => {
+  const error = await rejection(
     client.assistants.create({
       graphId: "context",
       context: { tone: "curt" },
@@ -176,6 +176,6 @@ test("configuration and context together are refused", async () => {
   assert.equal(error.status, 400);
 });
 
-test("an id that is no UUID is refused", async () => {
-  assert.equal((await refusal(client.assistants.get("steps"))).status, 422);
+test("an id that is not a UUID is rejected", async () => {
+  assert.equal((await rejection(client.assistants.get("steps"))).status, 422);
 });

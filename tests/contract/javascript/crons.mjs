@@ -1,15 +1,15 @@
-// Section 11.1: runs that start by the clock.
+// Section 11.1: scheduled runs.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { client, newThread, refusal, until } from "./agent.mjs";
+import { client, newThread, rejection, waitUntil } from "./agent.mjs";
 
 const YEARLY = "0 12 1 1 *";
 
-test("a cron is made and shows when it fires next", async (t) => {
+test("a new cron has its next run date", async (t) => {
   const cron = await client.crons.create("steps", {
     schedule: YEARLY,
     timezone: "Europe/Prague",
-    input: { notes: ["by the clock"] },
+    input: { notes: ["scheduled"] },
     metadata: { of: "ann" },
   });
   t.after(() => client.crons.delete(cron.cron_id));
@@ -18,7 +18,7 @@ test("a cron is made and shows when it fires next", async (t) => {
   assert.equal(cron.thread_id, null);
   assert.deepEqual([cron.enabled, cron.timezone], [true, "Europe/Prague"]);
   assert.deepEqual([next.getUTCMonth(), next.getUTCDate(), next.getUTCHours()], [0, 1, 11]);
-  assert.deepEqual(cron.payload.input, { notes: ["by the clock"] });
+  assert.deepEqual(cron.payload.input, { notes: ["scheduled"] });
 });
 
 test("a cron on a thread belongs to it", async (t) => {
@@ -26,14 +26,14 @@ test("a cron on a thread belongs to it", async (t) => {
   const cron = await client.crons.createForThread(thread, "steps", { schedule: YEARLY });
   t.after(() => client.crons.delete(cron.cron_id));
 
-  const found = await client.crons.search({ threadId: thread });
+  const crons = await client.crons.search({ threadId: thread });
 
   assert.equal(cron.thread_id, thread);
-  assert.deepEqual(found.map(({ cron_id }) => cron_id), [cron.cron_id]);
+  assert.deepEqual(crons.map(({ cron_id }) => cron_id), [cron.cron_id]);
   assert.equal(await client.crons.count({ threadId: thread }), 1);
 });
 
-test("crons are found by metadata and by whether they are on", async (t) => {
+test("crons are searched by metadata and enabled state", async (t) => {
   const team = crypto.randomUUID();
   const cron = await client.crons.create("steps", {
     schedule: YEARLY,
@@ -49,7 +49,7 @@ test("crons are found by metadata and by whether they are on", async (t) => {
   assert.deepEqual(on, []);
 });
 
-test("an update changes what it names and the next firing", async (t) => {
+test("an update changes the given fields and the next run date", async (t) => {
   const cron = await client.crons.create("steps", {
     schedule: YEARLY,
     endTime: "2100-01-01T00:00:00Z",
@@ -68,15 +68,15 @@ test("an update changes what it names and the next firing", async (t) => {
   assert.deepEqual(changed.metadata, { a: 1, b: 2 });
 });
 
-test("a deleted cron is gone", async () => {
+test("a deleted cron is 404", async () => {
   const cron = await client.crons.create("steps", { schedule: YEARLY });
 
   await client.crons.delete(cron.cron_id);
 
-  assert.equal((await refusal(client.crons.delete(cron.cron_id))).status, 404);
+  assert.equal((await rejection(client.crons.delete(cron.cron_id))).status, 404);
 });
 
-test("a cron of seconds fires, on its thread, with its id in the graph", async (t) => {
+test("a cron of seconds creates a run on its thread with the cron id in the config", async (t) => {
   const thread = await newThread();
   const cron = await client.crons.createForThread(thread, "steps", {
     schedule: "* * * * * */1",
@@ -85,9 +85,9 @@ test("a cron of seconds fires, on its thread, with its id in the graph", async (
   });
   t.after(() => client.crons.delete(cron.cron_id));
 
-  const run = await until(
+  const run = await waitUntil(
     async () => (await client.runs.list(thread)).find(({ status }) => status === "success"),
-    "a firing",
+    "a run",
   );
 
   const { values } = await client.threads.getState(thread);
@@ -95,7 +95,7 @@ test("a cron of seconds fires, on its thread, with its id in the graph", async (
   assert.equal(values.seen.cron_id, cron.cron_id);
 });
 
-test("a cron without a thread makes one for each firing", async (t) => {
+test("a cron without a thread creates one for each run", async (t) => {
   const team = crypto.randomUUID();
   const cron = await client.crons.create("steps", {
     schedule: "* * * * * */1",
@@ -105,31 +105,31 @@ test("a cron without a thread makes one for each firing", async (t) => {
   });
   t.after(() => client.crons.delete(cron.cron_id).catch(() => {}));
 
-  const threads = await until(async () => {
-    const found = await client.threads.search({ metadata: { team } });
-    return found.length > 1 && found;
-  }, "a second firing");
+  const threads = await waitUntil(async () => {
+    const rows = await client.threads.search({ metadata: { team } });
+    return rows.length > 1 && rows;
+  }, "a second run");
   await client.crons.delete(cron.cron_id);
 
   assert.equal(new Set(threads.map(({ thread_id }) => thread_id)).size, threads.length);
 });
 
-test("a schedule and a time zone that mean nothing are refused", async () => {
-  const schedule = await refusal(client.crons.create("steps", { schedule: "soon" }));
-  const zone = await refusal(
+test("an invalid schedule or time zone is rejected", async () => {
+  const schedule = await rejection(client.crons.create("steps", { schedule: "soon" }));
+  const zone = await rejection(
     client.crons.create("steps", { schedule: YEARLY, timezone: "Middle/Earth" }),
   );
 
   assert.deepEqual([schedule.status, zone.status], [422, 422]);
 });
 
-test("a cron on a thread or an assistant that is not there is refused", async () => {
+test("a cron on a missing thread or assistant is 404", async () => {
   const unknown = crypto.randomUUID();
 
-  const thread = await refusal(
+  const thread = await rejection(
     client.crons.createForThread(unknown, "steps", { schedule: YEARLY }),
   );
-  const assistant = await refusal(client.crons.create(unknown, { schedule: YEARLY }));
+  const assistant = await rejection(client.crons.create(unknown, { schedule: YEARLY }));
 
   assert.deepEqual([thread.status, assistant.status], [404, 404]);
 });

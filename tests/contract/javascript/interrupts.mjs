@@ -1,27 +1,27 @@
-// Section 8: questions, breakpoints, commands and forks.
+// Section 8: interrupts, breakpoints, commands and forks.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { client, collect, newThread, of, refusal, say } from "./agent.mjs";
+import { client, collect, newThread, dataOf, rejection, userMessage } from "./agent.mjs";
 
-/** A thread whose letter waits for approval, and what the run answered. */
-async function asked(ask = 1, payload = {}) {
+/** Run the graph up to its interrupts; return the thread, the result and the interrupts. */
+async function startInterrupted(ask = 1, payload = {}) {
   const thread = await newThread();
-  const answer = await client.runs.wait(thread, "human", { input: { ask }, ...payload });
-  return { thread, answer, questions: answer.__interrupt__ };
+  const result = await client.runs.wait(thread, "human", { input: { ask }, ...payload });
+  return { thread, result, questions: result.__interrupt__ };
 }
 
 const resume = (thread, answer, graph = "human") =>
   client.runs.wait(thread, graph, { command: { resume: answer } });
 
-test("a question is in the answer of wait, beside the values", async () => {
-  const { answer, questions } = await asked();
+test("wait returns the interrupt with the values", async () => {
+  const { result, questions } = await startInterrupted();
 
-  assert.deepEqual(answer.notes, ["draft"]);
+  assert.deepEqual(result.notes, ["draft"]);
   assert.deepEqual(questions.map(({ value }) => value), [{ approve: "send it? (0)" }]);
   assert.match(questions[0].id, /^[0-9a-f]{32}$/);
 });
 
-test("a question streams as an update and as a value", async () => {
+test("an interrupt is streamed as an update and as a value", async () => {
   const chunks = await collect(
     client.runs.stream(await newThread(), "human", {
       input: {},
@@ -29,15 +29,15 @@ test("a question streams as an update and as a value", async () => {
     }),
   );
 
-  const [update] = of(chunks, "updates").slice(-1);
-  const [value] = of(chunks, "values").slice(-1);
+  const [update] = dataOf(chunks, "updates").slice(-1);
+  const [value] = dataOf(chunks, "values").slice(-1);
   assert.deepEqual(update.__interrupt__, value.__interrupt__);
   assert.equal(update.__interrupt__[0].value.approve, "send it? (0)");
   assert.deepEqual(value.notes, ["draft"]);
 });
 
-test("a question is shown by thread and state, keyed alike", async () => {
-  const { thread, questions } = await asked();
+test("thread and state show the same interrupt", async () => {
+  const { thread, questions } = await startInterrupted();
 
   const { status, interrupts } = await client.threads.get(thread);
   const state = await client.threads.getState(thread);
@@ -49,15 +49,15 @@ test("a question is shown by thread and state, keyed alike", async () => {
   assert.ok(!("__interrupt__" in state.values));
 });
 
-test("the run that asked is a success", async () => {
-  const { thread } = await asked();
+test("an interrupted run is a success", async () => {
+  const { thread } = await startInterrupted();
 
   const [run] = await client.runs.list(thread);
   assert.equal(run.status, "success");
 });
 
-test("an answer goes to the one who asked", async () => {
-  const { thread } = await asked();
+test("a resume value is returned by the interrupt", async () => {
+  const { thread } = await startInterrupted();
 
   const { notes } = await resume(thread, "yes");
 
@@ -65,8 +65,8 @@ test("an answer goes to the one who asked", async () => {
   assert.equal((await client.threads.get(thread)).status, "idle");
 });
 
-test("several questions are answered by their ids", async () => {
-  const { thread, questions } = await asked(3);
+test("several interrupts are resumed by their ids", async () => {
+  const { thread, questions } = await startInterrupted(3);
 
   const { notes } = await resume(
     thread,
@@ -79,27 +79,27 @@ test("several questions are answered by their ids", async () => {
   );
 });
 
-test("who answers some of several questions is asked the rest", async () => {
-  const { thread, questions } = await asked(3);
+test("resuming some of several interrupts returns the rest", async () => {
+  const { thread, questions } = await startInterrupted(3);
 
-  const answer = await resume(thread, { [questions[1].id]: "yes" });
+  const result = await resume(thread, { [questions[1].id]: "yes" });
 
   assert.deepEqual(
-    answer.__interrupt__.map(({ id }) => id).toSorted(),
+    result.__interrupt__.map(({ id }) => id).toSorted(),
     [questions[0].id, questions[2].id].toSorted(),
   );
 });
 
-test("one answer to several questions is refused in the run", async () => {
-  const { thread } = await asked(2);
+test("one resume value for several interrupts fails the run", async () => {
+  const { thread } = await startInterrupted(2);
 
-  const error = await refusal(resume(thread, "yes"));
+  const error = await rejection(resume(thread, "yes"));
 
   assert.match(error.message, /^RuntimeError: /);
 });
 
-test("a command counts, and the empty input beside it does not", async () => {
-  const { thread } = await asked();
+test("a command overrides an empty input", async () => {
+  const { thread } = await startInterrupted();
 
   const { notes } = await client.runs.wait(thread, "human", {
     input: {},
@@ -109,17 +109,17 @@ test("a command counts, and the empty input beside it does not", async () => {
   assert.deepEqual(notes, ["draft", "answer 0: yes", "sent"]);
 });
 
-test("new input on a waiting thread begins anew", async () => {
-  const { thread, questions } = await asked();
+test("new input on an interrupted thread starts over", async () => {
+  const { thread, questions } = await startInterrupted();
 
-  const again = await client.runs.wait(thread, "human", { input: { notes: ["again"] } });
+  const second = await client.runs.wait(thread, "human", { input: { notes: ["again"] } });
 
-  assert.deepEqual(again.notes, ["draft", "again", "draft"]);
-  assert.notEqual(again.__interrupt__[0].id, questions[0].id);
+  assert.deepEqual(second.notes, ["draft", "again", "draft"]);
+  assert.notEqual(second.__interrupt__[0].id, questions[0].id);
 });
 
-test("goto __end__ closes a thread", async () => {
-  const { thread } = await asked();
+test("goto __end__ clears the interrupt", async () => {
+  const { thread } = await startInterrupted();
 
   await client.runs.wait(thread, "human", { command: { goto: "__end__", update: null } });
 
@@ -128,7 +128,7 @@ test("goto __end__ closes a thread", async () => {
   assert.deepEqual([status, interrupts, next], ["idle", {}, []]);
 });
 
-test("a command may update and jump", async () => {
+test("a command updates the state and jumps", async () => {
   const thread = await newThread();
   await client.runs.wait(thread, "steps", { input: {} });
 
@@ -139,7 +139,7 @@ test("a command may update and jump", async () => {
   assert.deepEqual(notes.slice(3), ["jumped", "review"]);
 });
 
-test("a run stops before a node and goes on without input", async () => {
+test("a run stops before a node and continues without input", async () => {
   const thread = await newThread();
   const stopped = await client.runs.wait(thread, "steps", {
     input: {},
@@ -155,7 +155,7 @@ test("a run stops before a node and goes on without input", async () => {
   assert.deepEqual(finished.notes, ["plan", "write", "review"]);
 });
 
-test("a breakpoint streams as an empty list of questions", async () => {
+test("a breakpoint is streamed as an empty list of interrupts", async () => {
   const chunks = await collect(
     client.runs.stream(await newThread(), "steps", {
       input: {},
@@ -164,10 +164,10 @@ test("a breakpoint streams as an empty list of questions", async () => {
     }),
   );
 
-  assert.deepEqual(of(chunks, "updates").at(-1), { __interrupt__: [] });
+  assert.deepEqual(dataOf(chunks, "updates").at(-1), { __interrupt__: [] });
 });
 
-test("* steps through all nodes", async () => {
+test("interruptAfter * stops after every node", async () => {
   const thread = await newThread();
   const seen = [];
   await client.runs.wait(thread, "steps", { input: {}, interruptAfter: "*" });
@@ -179,7 +179,7 @@ test("* steps through all nodes", async () => {
   assert.deepEqual(seen, [["write"], ["review"], []]);
 });
 
-test("a question two graphs deep has one id on all levels", async () => {
+test("an interrupt of a nested subgraph has one id on all levels", async () => {
   const thread = await newThread();
   const chunks = await collect(
     client.runs.stream(thread, "nested", {
@@ -200,7 +200,7 @@ test("a question two graphs deep has one id on all levels", async () => {
   assert.equal(report, "cats 2 (sure) & cats 1 (sure)");
 });
 
-test("the state of the graphs below is shown when asked for", async () => {
+test("the states of subgraphs are included on request", async () => {
   const thread = await newThread();
   await client.runs.wait(thread, "nested", { input: { topic: "cats", ask: true } });
 
@@ -212,7 +212,7 @@ test("the state of the graphs below is shown when asked for", async () => {
   assert.deepEqual(research.tasks[0].state.next, ["fetch"]);
 });
 
-test("the functional API asks, goes on and remembers", async () => {
+test("a functional graph is interrupted, resumed and remembers its result", async () => {
   const thread = await newThread();
   const input = { numbers: [1, 2, 3], ask: true };
   const { __interrupt__: questions } = await client.runs.wait(thread, "functional", { input });
@@ -225,9 +225,9 @@ test("the functional API asks, goes on and remembers", async () => {
   assert.deepEqual(second, { total: 16, before: 19 });
 });
 
-test("a tool asks, and the person changes its arguments", async () => {
+test("a tool is interrupted and resumed with changed arguments", async () => {
   const thread = await newThread();
-  await client.runs.wait(thread, "react", { input: say('call book_hotel {"city": "Oslo"}') });
+  await client.runs.wait(thread, "react", { input: userMessage('call book_hotel {"city": "Oslo"}') });
 
   const { messages } = await resume(
     thread,
@@ -237,7 +237,7 @@ test("a tool asks, and the person changes its arguments", async () => {
 
   assert.deepEqual(
     messages.slice(-2).map(({ content }) => content),
-    ["booked Bergen for 2", "The tools said: booked Bergen for 2"],
+    ["booked Bergen for 2", "Tool results: booked Bergen for 2"],
   );
 });
 
@@ -258,14 +258,14 @@ test("a run from an older checkpoint replays from there", async () => {
   assert.equal(after.length, history.length + 3);
 });
 
-test("input at an older checkpoint makes a branch, which becomes the head", async () => {
+test("input at an older checkpoint creates a branch that becomes the current state", async () => {
   const thread = await newThread();
-  await client.runs.wait(thread, "chat", { input: say("one") });
+  await client.runs.wait(thread, "chat", { input: userMessage("one") });
   const [head] = await client.threads.getHistory(thread, { limit: 1 });
-  await client.runs.wait(thread, "chat", { input: say("two") });
+  await client.runs.wait(thread, "chat", { input: userMessage("two") });
 
   await client.runs.wait(thread, "chat", {
-    input: say("three"),
+    input: userMessage("three"),
     checkpoint: head.checkpoint,
   });
 
@@ -276,13 +276,13 @@ test("input at an older checkpoint makes a branch, which becomes the head", asyn
   );
 });
 
-test("the head as the checkpoint is no branch", async () => {
+test("input at the current checkpoint creates no branch", async () => {
   const thread = await newThread();
-  await client.runs.wait(thread, "chat", { input: say("one") });
+  await client.runs.wait(thread, "chat", { input: userMessage("one") });
   const { checkpoint } = await client.threads.getState(thread);
   delete checkpoint.thread_id;
 
-  await client.runs.wait(thread, "chat", { input: say("two"), checkpoint });
+  await client.runs.wait(thread, "chat", { input: userMessage("two"), checkpoint });
 
   const history = await client.threads.getHistory(thread, { limit: 20 });
   assert.equal(history.length, 6);

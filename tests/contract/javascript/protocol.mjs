@@ -1,7 +1,7 @@
 // Section 10: `client.threads.stream`, over SSE and over a WebSocket.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { apiKey, client, connect, say, until } from "./agent.mjs";
+import { apiKey, client, connect, userMessage, waitUntil } from "./agent.mjs";
 
 async function withThread(assistantId, act, options = {}) {
   const thread = client.threads.stream({ assistantId, ...options });
@@ -12,16 +12,16 @@ async function withThread(assistantId, act, options = {}) {
   }
 }
 
-test("a run starts by a command, and its output is the state", async () => {
+test("a run is started by a command, and its output is the state", async () => {
   const output = await withThread("steps", async (thread) => {
-    await thread.run.start({ input: { notes: ["asked"] } });
+    await thread.run.start({ input: { notes: ["start"] } });
     return thread.output;
   });
 
-  assert.deepEqual(output.notes, ["asked", "plan", "write", "review"]);
+  assert.deepEqual(output.notes, ["start", "plan", "write", "review"]);
 });
 
-test("starting makes the thread", async () => {
+test("starting a run creates the thread", async () => {
   const id = await withThread("steps", async (thread) => {
     const { run_id } = await thread.run.start({ input: {} });
     await thread.output;
@@ -32,7 +32,7 @@ test("starting makes the thread", async () => {
   assert.equal((await client.threads.get(id)).metadata.graph_id, "steps");
 });
 
-test("values come step by step", async () => {
+test("values are streamed after each step", async () => {
   const counts = await withThread("steps", async (thread) => {
     const seen = [];
     await thread.run.start({ input: {} });
@@ -43,9 +43,9 @@ test("values come step by step", async () => {
   assert.deepEqual(counts.slice(-3), [1, 2, 3]);
 });
 
-test("messages come in pieces that join", async () => {
+test("messages are streamed in chunks", async () => {
   const text = await withThread("chat", async (thread) => {
-    await thread.run.start({ input: say("words 20 every 0.02") });
+    await thread.run.start({ input: userMessage("words 20 every 0.02") });
     for await (const message of thread.messages) return message.text;
     return "";
   });
@@ -53,43 +53,43 @@ test("messages come in pieces that join", async () => {
   assert.equal(String(text), Array.from({ length: 20 }, (_, n) => `word${n}`).join(" "));
 });
 
-test("a question is told with its namespace, and answered by a command", async () => {
-  const { asked, state } = await withThread("nested", async (thread) => {
+test("an interrupt has its namespace and is resumed by a command", async () => {
+  const { interrupt, state } = await withThread("nested", async (thread) => {
     await thread.run.start({ input: { topic: "cats", ask: true } });
     for await (const _ of thread.values);
-    const [asked] = thread.interrupts;
+    const [interrupt] = thread.interrupts;
     await thread.input.respond({
-      namespace: asked.namespace,
-      interrupt_id: asked.interruptId,
+      namespace: interrupt.namespace,
+      interrupt_id: interrupt.interruptId,
       response: "sure",
     });
-    const state = await until(async () => {
+    const state = await waitUntil(async () => {
       const { values, next } = await client.threads.getState(thread.threadId);
       return next.length === 0 && values;
     }, "the end");
-    return { asked, state };
+    return { interrupt, state };
   });
 
-  assert.deepEqual(asked.payload, { "may I fetch": "cats" });
+  assert.deepEqual(interrupt.payload, { "may I fetch": "cats" });
   assert.deepEqual(
-    asked.namespace.map((label) => label.split(":")[0]),
+    interrupt.namespace.map((label) => label.split(":")[0]),
     ["research", "search"],
   );
   assert.equal(state.report, "cats 2 (sure) & cats 1 (sure)");
 });
 
-test("subgraphs are found as they start", async () => {
+test("subgraphs are streamed as they start", async () => {
   const names = await withThread("nested", async (thread) => {
-    const found = [];
+    const names = [];
     await thread.run.start({ input: { topic: "cats" } });
-    for await (const subgraph of thread.subgraphs) found.push(subgraph.name);
-    return found;
+    for await (const subgraph of thread.subgraphs) names.push(subgraph.name);
+    return names;
   });
 
   assert.ok(names.includes("research"));
 });
 
-test("raw channels are subscribed to", async () => {
+test("raw channels are subscribed", async () => {
   const methods = await withThread("steps", async (thread) => {
     await thread.run.start({ input: {} });
     const subscription = await thread.subscribe(["lifecycle", "values"]);
@@ -105,7 +105,7 @@ test("raw channels are subscribed to", async () => {
   assert.ok(methods.includes("values"));
 });
 
-test("a late reader hears what was said before", async () => {
+test("a late subscriber gets the earlier events", async () => {
   const id = await withThread("steps", async (thread) => {
     await thread.run.start({ input: {} });
     await thread.output;
@@ -124,15 +124,15 @@ test("a late reader hears what was said before", async () => {
   assert.deepEqual(counts.slice(-3), [1, 2, 3]);
 });
 
-test("all of it goes over a WebSocket as well", async () => {
+test("a run is started and read over a WebSocket", async () => {
   const socket = connect({ apiKey: null, streamProtocol: "v2-websocket" });
   const thread = socket.threads.stream({
     assistantId: "slow",
-    // Node's takes headers; the client itself sends none over a socket.
+    // The WebSocket of Node accepts headers; the client itself sends none.
     webSocketFactory: (url) => new WebSocket(url, { headers: { "x-api-key": apiKey } }),
   });
 
-  // The client subscribes after the start, and takes an end that it hears first for all there is.
+  // The client subscribes after the start, and treats an end event that arrives first as the end.
   await thread.run.start({ input: { seconds: 0.5 } });
   const output = await thread.output;
   await thread.close();

@@ -1,4 +1,4 @@
-// One line of JSON for each check.
+// Reports each test as one line of JSON.
 export default async function* report(source) {
   for await (const { type, data } of source) {
     if (type !== "test:pass" && type !== "test:fail") continue;

@@ -1,9 +1,9 @@
-// Sections 9.7 and 9.8: joining, taking up again, and listening to a thread.
+// Sections 9.7 and 9.8: joining and resuming streams, and streams of threads.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { client, collect, connect, newThread, of, refusal, say, startSlow, until } from "./agent.mjs";
+import { client, collect, connect, newThread, dataOf, rejection, userMessage, startSlow, waitUntil } from "./agent.mjs";
 
-async function resumable(graph = "chat", input = say("words 20"), streamMode = ["messages-tuple"]) {
+async function resumable(graph = "chat", input = userMessage("words 20"), streamMode = ["messages-tuple"]) {
   const thread = await newThread();
   const chunks = await collect(
     client.runs.stream(thread, graph, { input, streamMode, streamResumable: true }),
@@ -11,23 +11,23 @@ async function resumable(graph = "chat", input = say("words 20"), streamMode = [
   return { thread, run: chunks[0].data.run_id, chunks };
 }
 
-/** A client, and the promise that its next request is answered. */
-function listener() {
-  let tell;
+/** Return a client, and a promise that resolves when its next request has a response. */
+function observedClient() {
+  let resolveOpened;
   const opened = new Promise((resolve) => {
-    tell = resolve;
+    resolveOpened = resolve;
   });
-  const telling = async (...request) => {
+  const notifyingFetch = async (...request) => {
     const response = await fetch(...request);
-    tell();
+    resolveOpened();
     return response;
   };
-  return { client: connect({ caller: { fetch: telling } }), opened };
+  return { client: connect({ caller: { fetch: notifyingFetch } }), opened };
 }
 
 const ids = (chunks) => chunks.map(({ id }) => id);
 
-test("every event of a resumable run has an id of its own, in order", async () => {
+test("the events of a resumable run have unique increasing ids", async () => {
   const { chunks } = await resumable();
 
   const order = ids(chunks).map((id) => id.split("-").map(Number));
@@ -38,13 +38,13 @@ test("every event of a resumable run has an id of its own, in order", async () =
   );
 });
 
-test("events of other runs have no id", async () => {
+test("events of a run that is not resumable have no id", async () => {
   const chunks = await collect(client.runs.stream(await newThread(), "steps", { input: {} }));
 
   assert.deepEqual([...new Set(ids(chunks))], [undefined]);
 });
 
-test("-1 brings everything again", async () => {
+test("last event id -1 replays all events", async () => {
   const { thread, run, chunks } = await resumable();
 
   const again = await collect(client.runs.joinStream(thread, run, { lastEventId: "-1" }));
@@ -52,46 +52,46 @@ test("-1 brings everything again", async () => {
   assert.deepEqual(again, chunks);
 });
 
-test("after an id comes exactly what followed it", async () => {
+test("a resumed stream continues after the given event", async () => {
   const { thread, run, chunks } = await resumable();
 
-  for (const place of [0, 4, chunks.length - 2]) {
+  for (const index of [0, 4, chunks.length - 2]) {
     const rest = await collect(
-      client.runs.joinStream(thread, run, { lastEventId: chunks[place].id }),
+      client.runs.joinStream(thread, run, { lastEventId: chunks[index].id }),
     );
-    assert.deepEqual(ids(rest), ids(chunks.slice(place + 1)));
+    assert.deepEqual(ids(rest), ids(chunks.slice(index + 1)));
   }
 });
 
-test("one mode of several may be joined, given as text or as a list", async () => {
+test("a join selects one of several modes, given as text or list", async () => {
   const { thread, run, chunks } = await resumable("steps", {}, ["values", "updates"]);
 
   for (const streamMode of ["updates", ["updates"]]) {
     const again = await collect(
       client.runs.joinStream(thread, run, { lastEventId: "-1", streamMode }),
     );
-    assert.deepEqual(of(again, "updates"), of(chunks, "updates"));
-    assert.deepEqual(of(again, "values"), []);
+    assert.deepEqual(dataOf(again, "updates"), dataOf(chunks, "updates"));
+    assert.deepEqual(dataOf(again, "values"), []);
   }
 });
 
-test("a live run is joined where it is", async () => {
+test("joining a running run streams the following events", async () => {
   const thread = await newThread();
   const run = await client.runs.create(thread, "chat", {
-    input: say("words 40 every 0.03"),
+    input: userMessage("words 40 every 0.03"),
     streamMode: ["messages-tuple"],
   });
-  await until(async () => (await client.runs.get(thread, run.run_id)).status === "running");
+  await waitUntil(async () => (await client.runs.get(thread, run.run_id)).status === "running");
 
   const chunks = await collect(client.runs.joinStream(thread, run.run_id));
 
   const whole = Array.from({ length: 40 }, (_, n) => `word${n}`).join(" ");
-  const heard = of(chunks, "messages").map(([message]) => message.content);
-  assert.ok(heard.length > 5);
-  assert.ok(whole.endsWith(heard.join("")));
+  const pieces = dataOf(chunks, "messages").map(([message]) => message.content);
+  assert.ok(pieces.length > 5);
+  assert.ok(whole.endsWith(pieces.join("")));
 });
 
-test("a finished run that keeps nothing has an empty stream", async () => {
+test("a finished run that is not resumable has an empty stream", async () => {
   const thread = await newThread();
   const run = await client.runs.create(thread, "steps", { input: {} });
   await client.runs.join(thread, run.run_id);
@@ -104,61 +104,83 @@ test("a finished run that keeps nothing has an empty stream", async () => {
   );
 });
 
-/** A fetch that cuts the first event stream off after some bytes, as a bad network does. */
-function cutting(bytes) {
+/**
+ * Return a client whose first event stream breaks off after some bytes, once `collectEvents` has an event:
+ * the error discards what the client has not read, and without an event there is no id to resume from.
+ */
+function unreliableClient(bytes) {
   const calls = [];
-  const impatient = async (address, init) => {
+  let confirmEvent;
+  const firstEvent = new Promise((resolve) => (confirmEvent = resolve));
+  const cuttingFetch = async (address, init) => {
     calls.push({ address, lastEventId: new Headers(init.headers).get("last-event-id") });
     const response = await fetch(address, init);
     if (calls.length > 1) return response;
+    const reader = response.body.getReader();
     let left = bytes;
-    const cut = new TransformStream({
-      transform(chunk, controller) {
-        controller.enqueue(chunk.subarray(0, left));
-        left -= chunk.length;
-        if (left <= 0) controller.error(new TypeError("network error"));
+    const cut = new ReadableStream(
+      {
+        async pull(controller) {
+          const { done, value } = left > 0 ? await reader.read() : { done: true };
+          if (done) {
+            await firstEvent;
+            return controller.error(new TypeError("network error"));
+          }
+          controller.enqueue(value.subarray(0, left));
+          left -= value.length;
+        },
+        cancel: (reason) => reader.cancel(reason),
       },
-    });
-    return new Response(response.body.pipeThrough(cut), response);
+      { highWaterMark: 0 },
+    );
+    return new Response(cut, response);
   };
-  return { calls, client: connect({ caller: { fetch: impatient } }) };
+  const collectEvents = async (stream) => {
+    const chunks = [];
+    for await (const chunk of stream) {
+      chunks.push(chunk);
+      confirmEvent();
+    }
+    return chunks;
+  };
+  return { calls, client: connect({ caller: { fetch: cuttingFetch } }), collectEvents };
 }
 
-test("a broken connection is taken up without a gap and without a repetition", async () => {
+test("a broken connection is resumed without a gap or repetition", async () => {
   const thread = await newThread();
-  const { client: shaky, calls } = cutting(1500);
+  const { client: unreliable, calls, collectEvents } = unreliableClient(1500);
 
-  const chunks = await collect(
-    shaky.runs.stream(thread, "chat", {
-      input: say("words 60 every 0.005"),
+  const chunks = await collectEvents(
+    unreliable.runs.stream(thread, "chat", {
+      input: userMessage("words 60 every 0.005"),
       streamMode: ["messages-tuple"],
       streamResumable: true,
     }),
   );
 
-  const text = of(chunks, "messages").map(([message]) => message.content);
+  const text = dataOf(chunks, "messages").map(([message]) => message.content);
   assert.equal(calls.length, 2);
   assert.match(calls[1].lastEventId, /^\d+-\d+$/);
   assert.equal(text.join(""), Array.from({ length: 60 }, (_, n) => `word${n}`).join(" "));
 });
 
-test("the stream of a run without a thread is taken up as well", async () => {
-  const { client: shaky, calls } = cutting(1500);
+test("the broken stream of a stateless run is resumed", async () => {
+  const { client: unreliable, calls, collectEvents } = unreliableClient(1500);
 
-  const chunks = await collect(
-    shaky.runs.stream(null, "chat", {
-      input: say("words 60 every 0.005"),
+  const chunks = await collectEvents(
+    unreliable.runs.stream(null, "chat", {
+      input: userMessage("words 60 every 0.005"),
       streamMode: ["messages-tuple"],
       streamResumable: true,
     }),
   );
 
-  const text = of(chunks, "messages").map(([message]) => message.content);
+  const text = dataOf(chunks, "messages").map(([message]) => message.content);
   assert.equal(calls.length, 2);
   assert.equal(text.join(""), Array.from({ length: 60 }, (_, n) => `word${n}`).join(" "));
 });
 
-test("a run without a thread is joined by its id alone", async () => {
+test("a stateless run is joined by its id", async () => {
   const run = await client.runs.create(null, "slow", {
     input: { seconds: 0.5 },
     streamMode: ["values"],
@@ -169,88 +191,88 @@ test("a run without a thread is joined by its id alone", async () => {
     client.runs.joinStream(null, run.run_id, { lastEventId: "-1" }),
   );
 
-  assert.equal(of(chunks, "values").at(-1).done, 1);
+  assert.equal(dataOf(chunks, "values").at(-1).done, 1);
 });
 
-test("leaving a joined stream may cancel the run", async () => {
+test("closing a joined stream cancels the run on request", async () => {
   const thread = await newThread();
   const run = await startSlow(thread);
-  const leaving = new AbortController();
-  const ear = listener();
+  const controller = new AbortController();
+  const observed = observedClient();
 
   const joined = collect(
-    ear.client.runs.joinStream(thread, run.run_id, {
+    observed.client.runs.joinStream(thread, run.run_id, {
       cancelOnDisconnect: true,
-      signal: leaving.signal,
+      signal: controller.signal,
     }),
   );
-  await ear.opened;
-  leaving.abort();
+  await observed.opened;
+  controller.abort();
 
   await joined.catch(() => {});
-  await until(
+  await waitUntil(
     async () => (await client.runs.get(thread, run.run_id)).status === "interrupted",
-    "the cancelling",
+    "the cancellation",
   );
 });
 
-test("leaving a joined stream does nothing else", async () => {
+test("closing a joined stream continues the run by default", async () => {
   const thread = await newThread();
   const run = await client.runs.create(thread, "slow", { input: { seconds: 0.5 } });
-  const leaving = new AbortController();
-  const ear = listener();
+  const controller = new AbortController();
+  const observed = observedClient();
 
   const joined = collect(
-    ear.client.runs.joinStream(thread, run.run_id, { signal: leaving.signal }),
+    observed.client.runs.joinStream(thread, run.run_id, { signal: controller.signal }),
   );
-  await ear.opened;
-  leaving.abort();
+  await observed.opened;
+  controller.abort();
 
   await joined.catch(() => {});
   await client.runs.join(thread, run.run_id);
   assert.equal((await client.runs.get(thread, run.run_id)).status, "success");
 });
 
-test("an unknown run has no stream", async () => {
+test("joining an unknown run is an error", async () => {
   const thread = await newThread();
   const unknown = "01a20000-0000-7000-8000-000000000000";
 
   const chunks = await collect(client.runs.joinStream(thread, unknown)).catch((error) => error);
 
-  const said = Array.isArray(chunks) ? chunks[0].data.message : `404: ${chunks.status}`;
-  assert.match(said, /404/);
+  const message = Array.isArray(chunks) ? chunks[0].data.message : `404: ${chunks.status}`;
+  assert.match(message, /404/);
 });
 
-/** Everything that a thread says until `enough` is satisfied. */
-async function listen(thread, options, act, enough) {
-  const leaving = new AbortController();
+/** Collect the events of a thread, while `act` runs, until `enough` is satisfied. */
+async function collectThreadStream(thread, options, act, enough) {
+  const controller = new AbortController();
   const chunks = [];
-  const ear = listener();
-  const listening = (async () => {
-    for await (const chunk of ear.client.threads.joinStream(thread, {
+  const observed = observedClient();
+  const collecting = (async () => {
+    for await (const chunk of observed.client.threads.joinStream(thread, {
       ...options,
-      signal: leaving.signal,
+      signal: controller.signal,
     })) {
       chunks.push(chunk);
-      if (enough(chunks)) leaving.abort();
+      if (enough(chunks)) controller.abort();
     }
   })().catch((error) => {
-    if (!leaving.signal.aborted) throw error;
+    if (!controller.signal.aborted) throw error;
   });
-  await Promise.race([ear.opened, listening]);
+  await Promise.race([observed.opened, collecting]);
   await act();
-  await listening;
+  await collecting;
   return chunks;
 }
 
 const done = (count) => (chunks) =>
-  of(chunks, "metadata").filter(({ status }) => status === "run_done").length === count;
+  dataOf(chunks, "metadata").filter(({ status }) => status === "run_done").length === count;
 
-test("a thread's stream goes on over its runs", async () => {
+test("the stream of a thread has the events of all its runs", async () => {
   const thread = await newThread();
   const seen = [];
 
-  const chunks = await listen(
+  const chunks = await collectThreadStream(
     thread,
     {},
     async () => {
@@ -263,18 +285,18 @@ test("a thread's stream goes on over its runs", async () => {
   );
 
   assert.deepEqual(
-    of(chunks, "metadata")
+    dataOf(chunks, "metadata")
       .filter(({ status }) => status === "run_done")
       .map(({ run_id }) => run_id),
     seen,
   );
-  assert.equal(of(chunks, "values").at(-1).count, 6);
+  assert.equal(dataOf(chunks, "values").at(-1).count, 6);
 });
 
-test("a thread's stream may tell only of beginnings and ends", async () => {
+test("the lifecycle stream of a thread has the start and end of a run", async () => {
   const thread = await newThread();
 
-  const chunks = await listen(
+  const chunks = await collectThreadStream(
     thread,
     { streamMode: ["lifecycle"] },
     () => client.runs.create(thread, "steps", { input: {} }),
@@ -287,10 +309,10 @@ test("a thread's stream may tell only of beginnings and ends", async () => {
   );
 });
 
-test("a thread's stream tells of updates from outside", async () => {
+test("the stream of a thread has state updates of other clients", async () => {
   const thread = await newThread({ graphId: "steps" });
 
-  const chunks = await listen(
+  const chunks = await collectThreadStream(
     thread,
     { streamMode: ["state_update"] },
     () => client.threads.updateState(thread, { values: { notes: ["by hand"] }, asNode: "plan" }),
@@ -301,10 +323,10 @@ test("a thread's stream tells of updates from outside", async () => {
   assert.deepEqual(chunks[0].data.state.values.notes, ["by hand"]);
 });
 
-test("a thread that is not there has no stream", async () => {
+test("the stream of a missing thread is 404", async () => {
   const unknown = "01a20000-0000-7000-8000-000000000000";
 
-  const error = await refusal(collect(client.threads.joinStream(unknown)));
+  const error = await rejection(collect(client.threads.joinStream(unknown)));
 
   assert.equal(error.status, 404);
 });

@@ -1,7 +1,7 @@
 // Sections 6 and 7: creating, waiting, double texting, cancelling.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { client, collect, connect, newThread, of, refusal, startSlow, until } from "./agent.mjs";
+import { client, collect, connect, newThread, dataOf, rejection, startSlow, waitUntil } from "./agent.mjs";
 
 const status = async (thread, run) => (await client.runs.get(thread, run)).status;
 
@@ -15,48 +15,48 @@ test("a run is created pending, and join waits for its values", async () => {
   assert.equal(await status(thread, run.run_id), "success");
 });
 
-test("creating and waiting name the run as soon as it is there", async () => {
+test("creating and waiting call onRunCreated with the run", async () => {
   const thread = await newThread();
-  const named = [];
-  const onRunCreated = (run) => named.push(run);
+  const created = [];
+  const onRunCreated = (run) => created.push(run);
 
   await client.runs.create(thread, "steps", { input: {}, onRunCreated });
   await client.runs.wait(thread, "steps", { input: {}, onRunCreated });
 
   const runs = await client.runs.list(thread);
   assert.deepEqual(
-    named,
+    created,
     runs.toReversed().map(({ run_id }) => ({ run_id, thread_id: thread })),
   );
 });
 
-test("a failed run is thrown, or answered if one wishes", async () => {
+test("a failed run raises an error, or returns it on request", async () => {
   const failing = { input: { fail: "plan" } };
 
-  const error = await refusal(client.runs.wait(await newThread(), "steps", failing));
-  const answer = await client.runs.wait(await newThread(), "steps", {
+  const error = await rejection(client.runs.wait(await newThread(), "steps", failing));
+  const result = await client.runs.wait(await newThread(), "steps", {
     ...failing,
     raiseError: false,
   });
 
   assert.equal(error.message, "ValueError: no such city");
-  assert.deepEqual(answer, { __error__: { error: "ValueError", message: "no such city" } });
+  assert.deepEqual(result, { __error__: { error: "ValueError", message: "no such city" } });
 });
 
-test("the class of an author's own error is told", async () => {
-  const error = await refusal(client.runs.wait(null, "faults", { input: { kind: "own" } }));
+test("the error of a run names the class of a custom exception", async () => {
+  const error = await rejection(client.runs.wait(null, "faults", { input: { kind: "own" } }));
 
   assert.match(error.message, /^OutOfPaper: /);
 });
 
-test("an agent that calls exit ends its run, not the platform", async () => {
-  const error = await refusal(client.runs.wait(null, "faults", { input: { kind: "exit" } }));
+test("an agent that calls exit fails its run, not the platform", async () => {
+  const error = await rejection(client.runs.wait(null, "faults", { input: { kind: "exit" } }));
 
   assert.match(error.message, /^SystemExit: /);
   assert.equal((await client.runs.wait(null, "faults", { input: {} })).counted, 1);
 });
 
-test("runs are listed by status and with the chosen fields", async () => {
+test("runs are listed by status and with the selected fields", async () => {
   const thread = await newThread();
   await client.runs.wait(thread, "steps", { input: {} });
   await client.runs.wait(thread, "steps", { input: { fail: "plan" }, raiseError: false });
@@ -67,17 +67,17 @@ test("runs are listed by status and with the chosen fields", async () => {
   assert.equal((await client.runs.list(thread, { limit: 1, offset: 1 }))[0].status, "success");
 });
 
-test("a deleted run is gone", async () => {
+test("a deleted run is 404", async () => {
   const thread = await newThread();
   const run = await client.runs.create(thread, "steps", { input: {} });
   await client.runs.join(thread, run.run_id);
 
   await client.runs.delete(thread, run.run_id);
 
-  assert.equal((await refusal(client.runs.get(thread, run.run_id))).status, 404);
+  assert.equal((await rejection(client.runs.get(thread, run.run_id))).status, 404);
 });
 
-test("a batch is a run for each", async () => {
+test("a batch creates a run for each entry", async () => {
   const runs = await client.runs.createBatch([
     { assistantId: "steps", input: { notes: ["a"] }, onCompletion: "keep" },
     { assistantId: "steps", input: { notes: ["b"] } },
@@ -88,17 +88,17 @@ test("a batch is a run for each", async () => {
     runs.map((run) => run.kwargs.input.notes),
     [["a"], ["b"]],
   );
-  await until(async () => {
-    const gone = await client.threads.get(runs[1].thread_id).catch((error) => error.status);
-    return gone === 404;
+  await waitUntil(async () => {
+    const status = await client.threads.get(runs[1].thread_id).catch((error) => error.status);
+    return status === 404;
   }, "the deletion of the thread");
 });
 
-test("a busy thread may reject", async () => {
+test("a busy thread rejects a run with the strategy reject", async () => {
   const thread = await newThread();
   await startSlow(thread);
 
-  const error = await refusal(
+  const error = await rejection(
     client.runs.create(thread, "slow", { input: {}, multitaskStrategy: "reject" }),
   );
 
@@ -107,7 +107,7 @@ test("a busy thread may reject", async () => {
   assert.equal((await client.runs.list(thread)).length, 1);
 });
 
-test("a busy thread puts runs in a queue by default, in order", async () => {
+test("a busy thread queues runs in order by default", async () => {
   const thread = await newThread();
   const runs = [];
   for (const note of ["a", "b", "c"]) {
@@ -122,11 +122,11 @@ test("a busy thread puts runs in a queue by default, in order", async () => {
   );
 });
 
-test("interrupt ends what runs and what waits, and keeps what was done", async () => {
+test("interrupt stops running and queued runs and keeps finished steps", async () => {
   const thread = await newThread();
   const first = await startSlow(thread, { input: { steps: 9, seconds: 0.3 } });
   const second = await client.runs.create(thread, "slow", { input: {} });
-  await until(async () => (await client.threads.getState(thread)).values.done >= 1, "a step");
+  await waitUntil(async () => (await client.threads.getState(thread)).values.done >= 1, "a step");
 
   const { done } = await client.runs.wait(thread, "slow", {
     input: { seconds: 0, steps: 1 },
@@ -138,7 +138,7 @@ test("interrupt ends what runs and what waits, and keeps what was done", async (
   assert.ok(done >= 2);
 });
 
-test("rollback undoes what ran", async () => {
+test("rollback deletes the running run", async () => {
   const thread = await newThread();
   await client.runs.wait(thread, "slow", { input: {} });
   const first = await startSlow(thread, { input: { steps: 9, seconds: 0.3 } });
@@ -149,45 +149,45 @@ test("rollback undoes what ran", async () => {
   });
 
   assert.equal(done, 2);
-  assert.equal((await refusal(client.runs.get(thread, first.run_id))).status, 404);
+  assert.equal((await rejection(client.runs.get(thread, first.run_id))).status, 404);
 });
 
 test("a cancelled run is interrupted when the call returns", async () => {
   const thread = await newThread();
   const run = await startSlow(thread);
 
-  const answer = await client.runs.cancel(thread, run.run_id, true);
+  const result = await client.runs.cancel(thread, run.run_id, true);
 
-  assert.deepEqual(answer, {});
+  assert.deepEqual(result, {});
   assert.equal(await status(thread, run.run_id), "interrupted");
   assert.equal((await client.threads.get(thread)).status, "interrupted");
 });
 
-test("cancelling without waiting answers at once", async () => {
+test("cancelling without waiting responds at once", async () => {
   const thread = await newThread();
   const run = await startSlow(thread);
 
   assert.equal(await client.runs.cancel(thread, run.run_id), undefined);
 
-  await until(async () => (await status(thread, run.run_id)) === "interrupted", "the end");
+  await waitUntil(async () => (await status(thread, run.run_id)) === "interrupted", "the end");
 });
 
-test("cancelling with rollback leaves nothing of the run", async () => {
+test("cancelling with rollback deletes the run", async () => {
   const thread = await newThread();
   await client.runs.wait(thread, "slow", { input: {} });
   const run = await startSlow(thread);
 
   await client.runs.cancel(thread, run.run_id, true, "rollback");
 
-  assert.equal((await refusal(client.runs.get(thread, run.run_id))).status, 404);
+  assert.equal((await rejection(client.runs.get(thread, run.run_id))).status, 404);
   const { status: after, values } = await client.threads.get(thread);
   assert.deepEqual([after, values.done], ["idle", 1]);
 });
 
-test("a cancelled run goes on without input", async () => {
+test("a cancelled run is continued without input", async () => {
   const thread = await newThread();
-  const run = await startSlow(thread, { input: { steps: 2, seconds: 0.4 } });
-  await until(async () => (await client.threads.getState(thread)).values.done === 1, "a step");
+  const run = await startSlow(thread, { input: { steps: 2, seconds: 4 } });
+  await waitUntil(async () => (await client.threads.getState(thread)).values.done === 1, "a step");
   await client.runs.cancel(thread, run.run_id, true);
 
   const { done, effects } = await client.runs.wait(thread, "slow", { input: null });
@@ -196,79 +196,79 @@ test("a cancelled run goes on without input", async () => {
   assert.equal(effects.length, 2);
 });
 
-test("several runs are cancelled at once", async () => {
+test("several runs are cancelled together", async () => {
   const thread = await newThread();
   const runs = [await startSlow(thread), await client.runs.create(thread, "slow", { input: {} })];
 
   await client.runs.cancelMany({ threadId: thread, runIds: runs.map(({ run_id }) => run_id) });
 
   for (const { run_id } of runs) {
-    await until(async () => (await status(thread, run_id)) === "interrupted", "the end");
+    await waitUntil(async () => (await status(thread, run_id)) === "interrupted", "the end");
   }
 });
 
-test("what has ended can't be cancelled", async () => {
+test("a finished run cannot be cancelled", async () => {
   const thread = await newThread();
   const run = await client.runs.create(thread, "steps", { input: {} });
   await client.runs.join(thread, run.run_id);
 
-  assert.equal((await refusal(client.runs.cancel(thread, run.run_id))).status, 404);
+  assert.equal((await rejection(client.runs.cancel(thread, run.run_id))).status, 404);
 });
 
-test("leaving a stream may cancel its run", async () => {
+test("closing a stream cancels its run on request", async () => {
   const thread = await newThread();
-  const leaving = new AbortController();
+  const controller = new AbortController();
   const stream = client.runs.stream(thread, "slow", {
     input: { seconds: 30 },
     streamMode: ["custom"],
     onDisconnect: "cancel",
-    signal: leaving.signal,
+    signal: controller.signal,
   });
   await stream.next();
   await stream.next();
 
-  leaving.abort();
+  controller.abort();
 
   await collect(stream).catch(() => {});
-  await until(
+  await waitUntil(
     async () => (await client.runs.list(thread))[0].status === "interrupted",
-    "the cancelling",
+    "the cancellation",
   );
 });
 
-test("leaving a stream lets its run go on by default", async () => {
+test("closing a stream continues its run by default", async () => {
   const thread = await newThread();
-  const leaving = new AbortController();
+  const controller = new AbortController();
   const stream = client.runs.stream(thread, "slow", {
     input: { seconds: 0.5 },
     streamMode: ["custom"],
-    signal: leaving.signal,
+    signal: controller.signal,
   });
   const { value } = await stream.next();
   await stream.next();
 
-  leaving.abort();
+  controller.abort();
 
   await collect(stream).catch(() => {});
   assert.equal((await client.runs.join(thread, value.data.run_id)).done, 1);
 });
 
-test("a client that gives up waiting may cancel", async () => {
+test("aborting a wait cancels the run on request", async () => {
   const thread = await newThread();
-  const leaving = new AbortController();
+  const controller = new AbortController();
   const waiting = client.runs.wait(thread, "slow", {
     input: { seconds: 30 },
     onDisconnect: "cancel",
-    signal: leaving.signal,
+    signal: controller.signal,
   });
-  await until(async () => (await client.runs.list(thread))[0]?.status === "running", "the start");
+  await waitUntil(async () => (await client.runs.list(thread))[0]?.status === "running", "the start");
 
-  leaving.abort();
+  controller.abort();
 
-  assert.match(String(await refusal(waiting)), /Abort/);
-  await until(
+  assert.match(String(await rejection(waiting)), /Abort/);
+  await waitUntil(
     async () => (await client.runs.list(thread))[0].status === "interrupted",
-    "the cancelling",
+    "the cancellation",
   );
 });
 
@@ -284,9 +284,9 @@ test("a delayed run keeps its thread busy until it starts", async () => {
   assert.ok(new Date(updated_at) >= new Date(created_at));
 });
 
-test("a thread is made for a run if one wishes", async () => {
+test("a missing thread is created for a run on request", async () => {
   const thread = crypto.randomUUID();
-  const missing = await refusal(client.runs.wait(thread, "steps", { input: {} }));
+  const missing = await rejection(client.runs.wait(thread, "steps", { input: {} }));
 
   const { count } = await client.runs.wait(thread, "steps", {
     input: {},
@@ -298,14 +298,14 @@ test("a thread is made for a run if one wishes", async () => {
   assert.equal((await client.threads.get(thread)).thread_id, thread);
 });
 
-test("a run without a thread keeps it if one wishes", async () => {
+test("a stateless run keeps its thread on request", async () => {
   const run = await client.runs.create(null, "steps", { input: {}, onCompletion: "keep" });
   await client.runs.join(run.thread_id, run.run_id);
 
   assert.equal((await client.threads.getState(run.thread_id)).values.count, 3);
 });
 
-test("metadata of assistant, thread and request go into the run", async () => {
+test("metadata of assistant, thread and request are merged into the run", async () => {
   const thread = await newThread({ metadata: { of: "thread", kept: true } });
 
   const run = await client.runs.create(thread, "steps", {
@@ -332,14 +332,14 @@ test("configuration and context reach the graph", async () => {
   assert.equal(seen.configurable.tone, "curt");
 });
 
-test("a graph with context gets its defaults when none is given", async () => {
+test("a graph without given context gets its defaults", async () => {
   const { answer } = await client.runs.wait(null, "context", { input: {} });
 
   assert.equal(answer, "friendly 3");
 });
 
-test("context and configurable together are refused", async () => {
-  const error = await refusal(
+test("context and configurable together are rejected", async () => {
+  const error = await rejection(
     client.runs.wait(null, "context", {
       input: {},
       context: { tone: "curt" },
@@ -350,7 +350,7 @@ test("context and configurable together are refused", async () => {
   assert.equal(error.status, 400);
 });
 
-test("durability exit keeps one checkpoint", async () => {
+test("durability exit stores one checkpoint", async () => {
   const thread = await newThread();
 
   await client.runs.wait(thread, "steps", { input: {}, durability: "exit" });
@@ -360,8 +360,8 @@ test("durability exit keeps one checkpoint", async () => {
   assert.equal(history[0].values.count, 3);
 });
 
-test("a webhook into the platform's own network is refused", async () => {
-  const error = await refusal(
+test("a webhook to a private address is rejected", async () => {
+  const error = await rejection(
     client.runs.create(await newThread(), "steps", {
       input: {},
       webhook: "http://127.0.0.1:9/hook",
@@ -372,25 +372,25 @@ test("a webhook into the platform's own network is refused", async () => {
   assert.match(error.message, /blocked/);
 });
 
-test("a graph and an assistant that are not there are told apart", async () => {
+test("an unknown graph is 422 and an unknown assistant 404", async () => {
   const thread = await newThread();
 
-  const graph = await refusal(client.runs.create(thread, "nothing", { input: {} }));
-  const assistant = await refusal(client.runs.create(thread, crypto.randomUUID(), { input: {} }));
+  const graph = await rejection(client.runs.create(thread, "nothing", { input: {} }));
+  const assistant = await rejection(client.runs.create(thread, crypto.randomUUID(), { input: {} }));
 
   assert.deepEqual([graph.status, assistant.status], [422, 404]);
 });
 
-test("a wrong key is refused before anything else", async () => {
-  const stranger = connect({ apiKey: "slip_wrong" });
+test("a wrong key is rejected", async () => {
+  const anonymous = connect({ apiKey: "slip_wrong" });
 
-  const error = await refusal(stranger.runs.create(await newThread(), "steps", { input: {} }));
+  const error = await rejection(anonymous.runs.create(await newThread(), "steps", { input: {} }));
 
   assert.equal(error.status, 401);
 });
 
-test("an unknown stream mode is refused in words", async () => {
-  const error = await refusal(
+test("an unknown stream mode is rejected with a detail string", async () => {
+  const error = await rejection(
     client.runs.create(await newThread(), "steps", { input: {}, streamMode: ["everything"] }),
   );
 
@@ -398,7 +398,7 @@ test("an unknown stream mode is refused in words", async () => {
   assert.equal(typeof JSON.parse(error.text).detail, "string");
 });
 
-test("the answer of a request hook is sent", async () => {
+test("the client sends the request that its hook returns", async () => {
   const seen = [];
   const hooked = connect({
     onRequest: (url, init) => {
@@ -410,5 +410,5 @@ test("the answer of a request hook is sent", async () => {
   const chunks = await collect(hooked.runs.stream(null, "steps", { input: {} }));
 
   assert.deepEqual(seen, ["stream"]);
-  assert.equal(of(chunks, "values").at(-1).count, 3);
+  assert.equal(dataOf(chunks, "values").at(-1).count, 3);
 });

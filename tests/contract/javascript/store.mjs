@@ -1,13 +1,13 @@
 // Section 12: the store, from outside and from a graph.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { client, refusal } from "./agent.mjs";
+import { client, rejection } from "./agent.mjs";
 
-/** A namespace of the check's own. */
-const place = (...labels) => [crypto.randomUUID(), ...labels];
+/** Return a namespace that only one test uses. */
+const newNamespace = (...labels) => [crypto.randomUUID(), ...labels];
 
-test("what was put is got, with its times", async () => {
-  const namespace = place("facts");
+test("an item is read back with its times", async () => {
+  const namespace = newNamespace("facts");
   await client.store.putItem(namespace, "tea", { likes: true });
 
   const item = await client.store.getItem(namespace, "tea");
@@ -16,8 +16,8 @@ test("what was put is got, with its times", async () => {
   assert.ok(new Date(item.createdAt) <= new Date(item.updatedAt));
 });
 
-test("putting again replaces the value and keeps the beginning", async () => {
-  const namespace = place();
+test("replacing an item keeps its creation time", async () => {
+  const namespace = newNamespace();
   await client.store.putItem(namespace, "tea", { cups: 1 });
   const first = await client.store.getItem(namespace, "tea");
 
@@ -29,8 +29,8 @@ test("putting again replaces the value and keeps the beginning", async () => {
   assert.ok(second.updatedAt > first.updatedAt);
 });
 
-test("a missing item is null, and asking leaves nothing behind", async () => {
-  const namespace = place();
+test("a missing item is null and creates no namespace", async () => {
+  const namespace = newNamespace();
 
   assert.equal(await client.store.getItem(namespace, "tea"), null);
 
@@ -38,8 +38,8 @@ test("a missing item is null, and asking leaves nothing behind", async () => {
   assert.deepEqual(namespaces, []);
 });
 
-test("a deleted item is gone, and deleting again is no error", async () => {
-  const namespace = place();
+test("deleting an item twice is no error", async () => {
+  const namespace = newNamespace();
   await client.store.putItem(namespace, "tea", {});
 
   await client.store.deleteItem(namespace, "tea");
@@ -48,8 +48,8 @@ test("a deleted item is gone, and deleting again is no error", async () => {
   assert.equal(await client.store.getItem(namespace, "tea"), null);
 });
 
-test("a search filters, and pages", async () => {
-  const namespace = place();
+test("a search is filtered and paged", async () => {
+  const namespace = newNamespace();
   for (const [key, cups] of Object.entries({ a: 1, b: 2, c: 3 })) {
     await client.store.putItem([...namespace, key], key, { cups });
   }
@@ -63,14 +63,14 @@ test("a search filters, and pages", async () => {
   assert.equal(page.items.length, 1);
 });
 
-test("an operator that is not known is refused", async () => {
-  const error = await refusal(client.store.searchItems(place(), { filter: { a: { $near: 1 } } }));
+test("an unknown operator is rejected", async () => {
+  const error = await rejection(client.store.searchItems(newNamespace(), { filter: { a: { $near: 1 } } }));
 
   assert.equal(error.status, 400);
 });
 
-test("namespaces are listed by beginning, end and depth", async () => {
-  const root = place();
+test("namespaces are listed by prefix, suffix and depth", async () => {
+  const root = newNamespace();
   for (const path of [["ann", "facts"], ["bob", "facts"], ["bob", "plans", "old"]]) {
     await client.store.putItem([...root, ...path], "k", {});
   }
@@ -85,7 +85,7 @@ test("namespaces are listed by beginning, end and depth", async () => {
   assert.deepEqual(await list({ prefix: root, maxDepth: 2 }), ["ann", "bob"]);
 });
 
-test("a graph sees what a client put, and the other way round", async () => {
+test("a graph and a client read each other's items", async () => {
   const user = crypto.randomUUID();
   await client.store.putItem(["memories", user], "tea", { text: "likes tea" });
 
@@ -98,7 +98,7 @@ test("a graph sees what a client put, and the other way round", async () => {
   assert.deepEqual(item.value, { text: "has a cat" });
 });
 
-test("the memory of one thread is there in another", async () => {
+test("an item of one thread is read in another", async () => {
   const user = crypto.randomUUID();
   const remember = { key: "tea", text: "likes tea" };
   await client.runs.wait(null, "memory", { input: { user, remember } });
@@ -108,8 +108,8 @@ test("the memory of one thread is there in another", async () => {
   assert.deepEqual(memories, [["tea", "likes tea"]]);
 });
 
-test("an expiry is accepted, and null takes it away", async () => {
-  const namespace = place();
+test("a ttl is accepted, and null clears it", async () => {
+  const namespace = newNamespace();
 
   await client.store.putItem(namespace, "tea", {}, { ttl: 60 });
   await client.store.putItem(namespace, "tea", {}, { ttl: null });
@@ -118,12 +118,12 @@ test("an expiry is accepted, and null takes it away", async () => {
   assert.equal(item.key, "tea");
 });
 
-test("a label with a period never leaves the client", async () => {
-  const error = await refusal(client.store.putItem(["a.b"], "k", {}));
+test("the client rejects a label with a period", async () => {
+  const error = await rejection(client.store.putItem(["a.b"], "k", {}));
 
   assert.match(error.message, /cannot contain periods/);
 });
 
-test("an empty namespace is refused", async () => {
-  assert.equal((await refusal(client.store.putItem([], "k", {}))).status, 400);
+test("an empty namespace is rejected", async () => {
+  assert.equal((await rejection(client.store.putItem([], "k", {}))).status, 400);
 });

@@ -1,7 +1,7 @@
-// Section 9: what each stream mode says, as the JavaScript client hears it.
+// Section 9: the events of each stream mode.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { client, collect, newThread, of, say } from "./agent.mjs";
+import { client, collect, newThread, dataOf, userMessage } from "./agent.mjs";
 
 async function stream(graph, payload) {
   const thread = await newThread();
@@ -9,7 +9,7 @@ async function stream(graph, payload) {
   return { thread, chunks, names: chunks.map(({ event }) => event) };
 }
 
-test("the run is named first, by the event and by the callback", async () => {
+test("the first event and the callback name the run", async () => {
   let created;
   const { thread, chunks } = await stream("steps", {
     input: {},
@@ -23,7 +23,7 @@ test("the run is named first, by the event and by the callback", async () => {
   assert.equal(chunks[0].data.attempt, 1);
 });
 
-test("the end is told last", async () => {
+test("the last event is end", async () => {
   const { names } = await stream("steps", { input: {} });
 
   assert.equal(names.at(-1), "end");
@@ -31,40 +31,40 @@ test("the end is told last", async () => {
 });
 
 test("values shows the state after each step", async () => {
-  const { chunks } = await stream("steps", { input: { notes: ["asked"] }, streamMode: "values" });
+  const { chunks } = await stream("steps", { input: { notes: ["start"] }, streamMode: "values" });
 
   assert.deepEqual(
-    of(chunks, "values").map(({ notes }) => notes.length),
+    dataOf(chunks, "values").map(({ notes }) => notes.length),
     [1, 2, 3, 4],
   );
 });
 
-test("values is the mode when none is asked for", async () => {
+test("values is the default mode", async () => {
   const { names } = await stream("steps", { input: {} });
 
   assert.deepEqual([...new Set(names)], ["metadata", "values", "end"]);
 });
 
-test("updates tells what each node returned", async () => {
+test("updates contains the return value of each node", async () => {
   const { chunks } = await stream("steps", { input: {}, streamMode: ["updates"] });
 
   assert.deepEqual(
-    of(chunks, "updates").map((update) => Object.keys(update)),
+    dataOf(chunks, "updates").map((update) => Object.keys(update)),
     [["plan"], ["write"], ["review"]],
   );
-  assert.equal(of(chunks, "updates")[2].review.count, 3);
+  assert.equal(dataOf(chunks, "updates")[2].review.count, 3);
 });
 
-test("custom tells what the nodes wrote", async () => {
+test("custom contains the data of the stream writer", async () => {
   const { chunks } = await stream("steps", { input: {}, streamMode: ["custom"] });
 
-  assert.deepEqual(of(chunks, "custom"), [{ at: "plan" }, { at: "write" }, { at: "review" }]);
+  assert.deepEqual(dataOf(chunks, "custom"), [{ at: "plan" }, { at: "write" }, { at: "review" }]);
 });
 
-test("tasks tells the start and the end of each node", async () => {
+test("tasks contains the start and the end of each node", async () => {
   const { chunks } = await stream("steps", { input: {}, streamMode: ["tasks"] });
 
-  const tasks = of(chunks, "tasks");
+  const tasks = dataOf(chunks, "tasks");
   assert.deepEqual(
     tasks.map((task) => [task.name, "triggers" in task]),
     ["plan", "write", "review"].flatMap((name) => [
@@ -77,10 +77,10 @@ test("tasks tells the start and the end of each node", async () => {
   assert.deepEqual(tasks[1].interrupts, []);
 });
 
-test("checkpoints tells what was saved, with its place in the thread", async () => {
+test("checkpoints contains the saved checkpoints with their config", async () => {
   const { thread, chunks } = await stream("steps", { input: {}, streamMode: ["checkpoints"] });
 
-  const checkpoints = of(chunks, "checkpoints");
+  const checkpoints = dataOf(chunks, "checkpoints");
   assert.deepEqual(
     checkpoints.map(({ metadata }) => metadata.step),
     [-1, 0, 1, 2, 3],
@@ -90,11 +90,11 @@ test("checkpoints tells what was saved, with its place in the thread", async () 
   assert.equal(checkpoints.at(-1).config.configurable.checkpoint_id, head.checkpoint_id);
 });
 
-test("debug tells checkpoints, tasks and their results in order", async () => {
+test("debug contains checkpoints, tasks and results in order", async () => {
   const { chunks } = await stream("steps", { input: {}, streamMode: ["debug"] });
 
   assert.deepEqual(
-    of(chunks, "debug").map(({ step, type }) => `${step} ${type}`),
+    dataOf(chunks, "debug").map(({ step, type }) => `${step} ${type}`),
     [
       "-1 checkpoint",
       "0 checkpoint",
@@ -103,24 +103,24 @@ test("debug tells checkpoints, tasks and their results in order", async () => {
   );
 });
 
-test("events is LangChain's own stream, its root the run", async () => {
-  const { chunks } = await stream("chat", { input: say("words 3"), streamMode: ["events"] });
+test("events is the event stream of LangChain with the run as root", async () => {
+  const { chunks } = await stream("chat", { input: userMessage("words 3"), streamMode: ["events"] });
 
-  const events = of(chunks, "events");
+  const events = dataOf(chunks, "events");
   assert.equal(events[0].event, "on_chain_start");
   assert.equal(events[0].run_id, chunks[0].data.run_id);
   const tokens = events.filter(({ event }) => event === "on_chat_model_stream");
   assert.equal(tokens.map(({ data }) => data.chunk.content).join(""), "word0 word1 word2");
 });
 
-test("messages grows one message, which the state then holds", async () => {
+test("messages contains the growing message of the state", async () => {
   const { thread, chunks } = await stream("chat", {
-    input: say("words 5"),
+    input: userMessage("words 5"),
     streamMode: ["messages"],
   });
 
-  const partial = of(chunks, "messages/partial").map(([message]) => message);
-  const [id] = Object.keys(of(chunks, "messages/metadata")[0]);
+  const partial = dataOf(chunks, "messages/partial").map(([message]) => message);
+  const [id] = Object.keys(dataOf(chunks, "messages/metadata")[0]);
   assert.deepEqual([...new Set(partial.map((message) => message.id))], [id]);
   assert.deepEqual([...new Set(partial.map(({ content }) => content))].slice(0, 2), [
     "word0",
@@ -130,13 +130,13 @@ test("messages grows one message, which the state then holds", async () => {
   assert.equal(values.messages.at(-1).content, partial.at(-1).content);
 });
 
-test("messages-tuple tells pieces that join to the message of the state", async () => {
+test("messages-tuple contains chunks that join to the message of the state", async () => {
   const { thread, chunks } = await stream("chat", {
-    input: say("words 100"),
+    input: userMessage("words 100"),
     streamMode: ["messages-tuple"],
   });
 
-  const pieces = of(chunks, "messages");
+  const pieces = dataOf(chunks, "messages");
   const whole = pieces.map(([message]) => message.content).join("");
   const { values } = await client.threads.getState(thread);
   assert.equal(whole, values.messages.at(-1).content);
@@ -148,25 +148,25 @@ test("messages-tuple tells pieces that join to the message of the state", async 
   );
 });
 
-test("all pieces and the message of the state have one id", async () => {
+test("all chunks and the message of the state have one id", async () => {
   const { thread, chunks } = await stream("chat", {
-    input: say("words 3"),
+    input: userMessage("words 3"),
     streamMode: ["messages-tuple"],
   });
 
-  const ids = new Set(of(chunks, "messages").map(([message]) => message.id));
+  const ids = new Set(dataOf(chunks, "messages").map(([message]) => message.id));
   const { values } = await client.threads.getState(thread);
   assert.equal(ids.size, 1);
   assert.deepEqual([...ids], [values.messages.at(-1).id]);
 });
 
-test("tool calls and tool results stream as messages", async () => {
+test("tool calls and tool results are streamed as messages", async () => {
   const { chunks } = await stream("chat", {
-    input: say('call multiply {"a": 6, "b": 7}'),
+    input: userMessage('call multiply {"a": 6, "b": 7}'),
     streamMode: ["messages-tuple"],
   });
 
-  const messages = of(chunks, "messages").map(([message]) => message);
+  const messages = dataOf(chunks, "messages").map(([message]) => message);
   const [call] = messages.flatMap((message) => message.tool_call_chunks ?? []);
   assert.equal(call.name, "multiply");
   assert.deepEqual(JSON.parse(call.args), { a: 6, b: 7 });
@@ -174,7 +174,7 @@ test("tool calls and tool results stream as messages", async () => {
   assert.deepEqual([tool.content, tool.tool_call_id, tool.status], ["42", call.id, "success"]);
 });
 
-test("several modes come in the order in which things happen", async () => {
+test("events of several modes are streamed in order", async () => {
   const { names } = await stream("steps", {
     input: {},
     streamMode: ["values", "updates", "custom"],
@@ -187,7 +187,7 @@ test("several modes come in the order in which things happen", async () => {
   );
 });
 
-test("subgraphs are named by their path in the event's name", async () => {
+test("event names contain the path of the subgraph", async () => {
   const { names } = await stream("nested", {
     input: { topic: "cats" },
     streamMode: ["updates", "custom"],
@@ -211,20 +211,20 @@ test("subgraphs are named by their path in the event's name", async () => {
   assert.ok(shapes.includes("custom|research|search"));
 });
 
-test("without subgraphs only the outermost graph is heard", async () => {
+test("without subgraphs only the root graph is streamed", async () => {
   const { names } = await stream("nested", { input: { topic: "cats" }, streamMode: ["updates"] });
 
   assert.deepEqual(names, ["metadata", "updates", "updates", "updates", "end"]);
 });
 
-test("a failure is the last event, and the stream ends well", async () => {
+test("an error is the last event of a stream", async () => {
   const { names, chunks } = await stream("steps", { input: { fail: "write" } });
 
   assert.equal(names.at(-1), "error");
   assert.deepEqual(chunks.at(-1).data, { error: "ValueError", message: "no such city" });
 });
 
-test("a run without a thread streams as well", async () => {
+test("a stateless run is streamed", async () => {
   let created;
   const chunks = await collect(
     client.runs.stream(null, "steps", {
@@ -236,30 +236,30 @@ test("a run without a thread streams as well", async () => {
   );
 
   assert.equal(created.run_id, chunks[0].data.run_id);
-  assert.equal(of(chunks, "values").at(-1).count, 3);
+  assert.equal(dataOf(chunks, "values").at(-1).count, 3);
 });
 
-test("feedback keys do no harm", async () => {
+test("feedback keys are accepted", async () => {
   const { names } = await stream("steps", { input: {}, feedbackKeys: ["thumbs"] });
 
   assert.ok(!names.includes("error"));
 });
 
-test("map-reduce merges by the order of sending, not of ending", async () => {
+test("map-reduce merges results in the order of sending", async () => {
   const { chunks } = await stream("mapper", {
     input: { subjects: ["a", "cat", "elephant"] },
     streamMode: ["updates", "values"],
   });
 
-  const { jokes, best } = of(chunks, "values").at(-1);
+  const { jokes, best } = dataOf(chunks, "values").at(-1);
   assert.deepEqual(jokes, ["a", "cat", "elephant"].map((word) => `a ${word} walks into a bar`));
   assert.equal(best, jokes[2]);
-  assert.equal(of(chunks, "updates").filter((update) => "tell" in update).length, 3);
+  assert.equal(dataOf(chunks, "updates").filter((update) => "write_joke" in update).length, 3);
 });
 
-test("text outside of ASCII arrives as it was written", async () => {
-  const { chunks } = await stream("chat", { input: say("čeština 🌊 \u2028 ' \" <b>") });
+test("text outside of ASCII is streamed unchanged", async () => {
+  const { chunks } = await stream("chat", { input: userMessage("čeština 🌊 \u2028 ' \" <b>") });
 
-  const { messages } = of(chunks, "values").at(-1);
+  const { messages } = dataOf(chunks, "values").at(-1);
   assert.equal(messages[0].content, "čeština 🌊 \u2028 ' \" <b>");
 });

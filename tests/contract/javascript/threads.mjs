@@ -1,12 +1,12 @@
 // Sections 4 and 5: threads, their state and their history.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { client, newThread, refusal } from "./agent.mjs";
+import { client, newThread, rejection } from "./agent.mjs";
 
-/** A thread after one run of the steps. */
-async function walked(payload) {
+/** Run the graph `steps` once on a new thread and return the id of the thread. */
+async function runSteps(payload) {
   const thread = await newThread(payload);
-  await client.runs.wait(thread, "steps", { input: { notes: ["asked"] } });
+  await client.runs.wait(thread, "steps", { input: { notes: ["start"] } });
   return thread;
 }
 
@@ -21,22 +21,22 @@ test("a new thread is idle and has no values", async () => {
   );
 });
 
-test("a given id is taken once, and found again if one wishes", async () => {
+test("a taken id is a conflict, or returns the existing thread on request", async () => {
   const threadId = mark();
   await client.threads.create({ threadId, metadata: { first: true } });
 
-  const error = await refusal(client.threads.create({ threadId }));
-  const again = await client.threads.create({
+  const error = await rejection(client.threads.create({ threadId }));
+  const second = await client.threads.create({
     threadId,
     ifExists: "do_nothing",
     metadata: { first: false },
   });
 
   assert.equal(error.status, 409);
-  assert.deepEqual(again.metadata, { first: true });
+  assert.deepEqual(second.metadata, { first: true });
 });
 
-test("an expiry in minutes is kept and shown when asked for", async () => {
+test("a ttl in minutes is stored and included on request", async () => {
   const thread = await newThread({ ttl: 90 });
 
   const plain = await client.threads.get(thread);
@@ -55,37 +55,37 @@ test("metadata is merged", async () => {
   assert.deepEqual(metadata, { a: 1, b: 2 });
 });
 
-test("an update may answer nothing", async () => {
+test("an update returns nothing on request", async () => {
   const thread = await newThread();
 
-  const answer = await client.threads.update(thread, {
+  const result = await client.threads.update(thread, {
     metadata: { a: 1 },
     returnMinimal: true,
   });
 
-  assert.equal(answer, undefined);
+  assert.equal(result, undefined);
   assert.deepEqual((await client.threads.get(thread)).metadata, { a: 1 });
 });
 
-test("a thread is made with its past", async () => {
+test("a thread is created with supersteps", async () => {
   const thread = await newThread({
     graphId: "steps",
     supersteps: [
-      { updates: [{ values: { notes: ["asked"] }, asNode: "__input__" }] },
-      { updates: [{ values: { notes: ["asked"] }, asNode: "__start__" }] },
+      { updates: [{ values: { notes: ["start"] }, asNode: "__input__" }] },
+      { updates: [{ values: { notes: ["start"] }, asNode: "__start__" }] },
       { updates: [{ values: { notes: ["planned before"] }, asNode: "plan" }] },
     ],
   });
 
   const { values, next } = await client.threads.getState(thread);
 
-  assert.deepEqual(values.notes, ["asked", "planned before"]);
+  assert.deepEqual(values.notes, ["start", "planned before"]);
   assert.deepEqual(next, ["write"]);
 });
 
-test("threads are found by metadata, values and status", async () => {
+test("threads are searched by metadata, values and status", async () => {
   const team = mark();
-  const thread = await walked({ metadata: { team } });
+  const thread = await runSteps({ metadata: { team } });
   await newThread({ metadata: { team } });
 
   const byValues = await client.threads.search({ metadata: { team }, values: { count: 3 } });
@@ -97,11 +97,11 @@ test("threads are found by metadata, values and status", async () => {
   assert.equal(await client.threads.count({ metadata: { team }, values: { count: 3 } }), 1);
 });
 
-test("a search sorts, cuts, selects and extracts", async () => {
+test("a search is sorted and limited, and selects and extracts fields", async () => {
   const team = mark();
-  const threads = [await walked({ metadata: { team } }), await walked({ metadata: { team } })];
+  const threads = [await runSteps({ metadata: { team } }), await runSteps({ metadata: { team } })];
 
-  const found = await client.threads.search({
+  const page = await client.threads.search({
     metadata: { team },
     sortBy: "created_at",
     sortOrder: "asc",
@@ -111,19 +111,19 @@ test("a search sorts, cuts, selects and extracts", async () => {
     extract: { last: "values.notes[-1]", team: "metadata.team" },
   });
 
-  assert.deepEqual(found, [{ thread_id: threads[1], extracted: { last: "review", team } }]);
+  assert.deepEqual(page, [{ thread_id: threads[1], extracted: { last: "review", team } }]);
 });
 
-test("a search may be for certain ids", async () => {
+test("threads are searched by ids", async () => {
   const thread = await newThread();
 
-  const found = await client.threads.search({ ids: [thread, mark()] });
+  const threads = await client.threads.search({ ids: [thread, mark()] });
 
-  assert.deepEqual(found.map(({ thread_id }) => thread_id), [thread]);
+  assert.deepEqual(threads.map(({ thread_id }) => thread_id), [thread]);
 });
 
 test("a copy has the state and the history, not the runs", async () => {
-  const thread = await walked();
+  const thread = await runSteps();
 
   const copy = await client.threads.copy(thread);
 
@@ -138,17 +138,17 @@ test("a copy has the state and the history, not the runs", async () => {
   assert.deepEqual(await client.runs.list(copy.thread_id), []);
 });
 
-test("pruning deletes the threads that are there", async () => {
-  const thread = await walked();
+test("pruning deletes existing threads", async () => {
+  const thread = await runSteps();
 
   const { pruned_count } = await client.threads.prune([thread, mark()]);
 
   assert.equal(pruned_count, 1);
-  assert.equal((await refusal(client.threads.get(thread))).status, 404);
+  assert.equal((await rejection(client.threads.get(thread))).status, 404);
 });
 
-test("pruning may keep the latest state", async () => {
-  const thread = await walked();
+test("pruning keeps the latest state on request", async () => {
+  const thread = await runSteps();
 
   await client.threads.prune([thread], { strategy: "keep_latest" });
 
@@ -157,13 +157,13 @@ test("pruning may keep the latest state", async () => {
   assert.equal(history[0].values.count, 3);
 });
 
-test("a deleted thread is gone", async () => {
-  const thread = await walked();
+test("a deleted thread is 404", async () => {
+  const thread = await runSteps();
 
   await client.threads.delete(thread);
 
-  assert.equal((await refusal(client.threads.get(thread))).status, 404);
-  assert.equal((await refusal(client.threads.delete(thread))).status, 404);
+  assert.equal((await rejection(client.threads.get(thread))).status, 404);
+  assert.equal((await rejection(client.threads.delete(thread))).status, 404);
 });
 
 test("the state of a thread without a run is empty", async () => {
@@ -175,8 +175,8 @@ test("the state of a thread without a run is empty", async () => {
   );
 });
 
-test("a state is found by a checkpoint's id and by its reference", async () => {
-  const thread = await walked();
+test("a state is read by checkpoint id and by checkpoint object", async () => {
+  const thread = await runSteps();
   const [, { checkpoint, values }] = await client.threads.getHistory(thread);
 
   const byId = await client.threads.getState(thread, checkpoint.checkpoint_id);
@@ -187,8 +187,8 @@ test("a state is found by a checkpoint's id and by its reference", async () => {
   assert.deepEqual(byReference.checkpoint, checkpoint);
 });
 
-test("an update acts as a node and says where it is", async () => {
-  const thread = await walked();
+test("an update as a node returns its checkpoint", async () => {
+  const thread = await runSteps();
 
   const { checkpoint } = await client.threads.updateState(thread, {
     values: { notes: ["by hand"] },
@@ -202,8 +202,8 @@ test("an update acts as a node and says where it is", async () => {
   assert.equal((await client.threads.get(thread)).status, "interrupted");
 });
 
-test("an update of an old checkpoint makes a branch, which becomes the head", async () => {
-  const thread = await walked();
+test("an update of an old checkpoint creates a branch that becomes the current state", async () => {
+  const thread = await runSteps();
   const history = await client.threads.getHistory(thread);
   const planned = history.find(({ next }) => next[0] === "write");
 
@@ -213,21 +213,21 @@ test("an update of an old checkpoint makes a branch, which becomes the head", as
     checkpointId: planned.checkpoint.checkpoint_id,
   });
 
-  const notes = ["asked", "plan", "otherwise"];
+  const notes = ["start", "plan", "otherwise"];
   assert.deepEqual((await client.threads.getState(thread)).values.notes, notes);
   assert.deepEqual((await client.threads.get(thread)).values.notes, notes);
 });
 
-test("an update as a node that is not there is refused", async () => {
-  const thread = await walked();
+test("an update as an unknown node is rejected", async () => {
+  const thread = await runSteps();
 
-  const error = await refusal(client.threads.updateState(thread, { values: {}, asNode: "nobody" }));
+  const error = await rejection(client.threads.updateState(thread, { values: {}, asNode: "missing" }));
 
   assert.equal(error.status, 400);
 });
 
-test("history is newest first, and goes on before a checkpoint", async () => {
-  const thread = await walked();
+test("history is newest first and continues before a checkpoint", async () => {
+  const thread = await runSteps();
   const whole = await client.threads.getHistory(thread);
 
   const rest = await client.threads.getHistory(thread, {
@@ -240,14 +240,14 @@ test("history is newest first, and goes on before a checkpoint", async () => {
 });
 
 test("history is filtered by the metadata of its checkpoints", async () => {
-  const thread = await walked();
+  const thread = await runSteps();
 
   const inputs = await client.threads.getHistory(thread, { metadata: { source: "input" } });
 
   assert.deepEqual(inputs.map(({ metadata }) => metadata.step), [-1]);
 });
 
-test("a graph below has a history of its own", async () => {
+test("a subgraph has its own history", async () => {
   const thread = await newThread();
   await client.runs.wait(thread, "nested", { input: { topic: "cats", ask: true } });
   const [task] = (await client.threads.getState(thread)).tasks;

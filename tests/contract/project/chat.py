@@ -1,4 +1,4 @@
-"""A chat with a streaming model and tools; see parrot.py for what to say to it."""
+"""A chat with a streaming model and tools; parrot.py describes the messages that it understands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Says what it was given: its static context, and the configuration around it."""
+"""Reports its static context and its configuration."""
 
 from __future__ import annotations
 

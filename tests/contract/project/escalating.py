@@ -1,4 +1,4 @@
-"""Made to be part of another graph: its last word is a command to the one around it."""
+"""A subgraph whose last node returns a command for its parent graph."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def look(state: State) -> State:
     return {"notes": ["looked"]}
 
 
-def give_up(state: State) -> Command:
+def escalate(state: State) -> Command:
     return Command(graph=Command.PARENT, update={"notes": ["too hard"]}, goto="person")
 
 
 builder = StateGraph(State)
 builder.add_node("look", look)
-builder.add_node("give_up", give_up)
+builder.add_node("escalate", escalate)
 builder.add_edge(START, "look")
-builder.add_edge("look", "give_up")
+builder.add_edge("look", "escalate")
 graph = builder.compile()

@@ -1,4 +1,4 @@
-"""Makes another graph for each configuration, with a state of the standard library's kind."""
+"""Builds a graph for each configuration; the state is a TypedDict of the standard library."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END, START, StateGraph
 
 
-class Place(TypedDict):
+class Location(TypedDict):
     name: str
 
 
 class State(TypedDict):
     notes: Annotated[list[str], operator.add]
-    place: Place
+    place: Location
 
 
-def make(config: RunnableConfig):
+def build_graph(config: RunnableConfig):
     names = config.get("configurable", {}).get("nodes") or ["only"]
     builder, before = StateGraph(State), START
     for name in names:

@@ -1,4 +1,4 @@
-"""Goes wrong in the way that it is told."""
+"""Fails in the way that `kind` names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 
 
 class OutOfPaper(Exception):
-    """One of the author's own."""
+    """An exception class of the agent's author."""
 
 
 class State(TypedDict, total=False):

@@ -1,4 +1,4 @@
-"""Asks before it sends; `ask` says how many questions it asks at once."""
+"""Asks for approval before it sends; `ask` is the number of simultaneous questions."""
 
 from __future__ import annotations
 

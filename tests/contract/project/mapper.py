@@ -21,11 +21,11 @@ class Joke(TypedDict):
     subject: str
 
 
-def each(state: State) -> list[Send]:
-    return [Send("tell", {"subject": subject}) for subject in state["subjects"]]
+def send_subjects(state: State) -> list[Send]:
+    return [Send("write_joke", {"subject": subject}) for subject in state["subjects"]]
 
 
-async def tell(state: Joke) -> State:
+async def write_joke(state: Joke) -> State:
     # The first subject is the slowest: results are merged by order of sending, not of ending.
     await asyncio.sleep(0.1 / len(state["subject"]))
     return {"jokes": [f"a {state['subject']} walks into a bar"]}
@@ -36,9 +36,9 @@ def judge(state: State) -> State:
 
 
 builder = StateGraph(State)
-builder.add_node("tell", tell)
+builder.add_node("write_joke", write_joke)
 builder.add_node("judge", judge)
-builder.add_conditional_edges(START, each, ["tell"])
-builder.add_edge("tell", "judge")
+builder.add_conditional_edges(START, send_subjects, ["write_joke"])
+builder.add_edge("write_joke", "judge")
 builder.add_edge("judge", END)
 graph = builder.compile()

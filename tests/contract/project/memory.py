@@ -1,4 +1,4 @@
-"""Remembers over threads: `remember: {key, text}` writes to the store, `recall` searches it."""
+"""Memory across threads: `remember: {key, text}` writes to the store, `recall` searches it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ async def node(state: State, runtime: Runtime) -> State:
         await store.aput(namespace, fact["key"], {"text": fact["text"]})
     if key := state.get("forget"):
         await store.adelete(namespace, key)
-    found = await store.asearch(namespace, query=state.get("recall") or None)
-    return {"memories": [[item.key, item.value["text"]] for item in found]}
+    items = await store.asearch(namespace, query=state.get("recall") or None)
+    return {"memories": [[item.key, item.value["text"]] for item in items]}
 
 
 builder = StateGraph(State)

@@ -1,4 +1,4 @@
-"""Three nodes in a row; the input names the slow one, so that those before it finish at once."""
+"""Three nodes in sequence; the input names the slow one, and the nodes before it finish at once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class State(TypedDict, total=False):
     slow: str
 
 
-def step(name: str) -> Any:
+def build_node(name: str) -> Any:
     async def node(state: State) -> State:
         if state.get("slow", name) == name:
             await asyncio.sleep(state.get("sleep") or 0)
@@ -29,7 +29,7 @@ def step(name: str) -> Any:
 
 builder = StateGraph(State)
 for before, name in zip([START, *NAMES], NAMES, strict=False):
-    builder.add_node(name, step(name))
+    builder.add_node(name, build_node(name))
     builder.add_edge(before, name)
 builder.add_edge(NAMES[-1], END)
 graph = builder.compile()

@@ -1,9 +1,9 @@
-"""A chat model that does as it is told: what it answers follows from the last message alone.
+"""A deterministic chat model: its answer depends on the last message alone.
 
-- `words 100` says `word0 word1 … word99`, a token a word; `words 100 every 0.02` takes its time.
+- `words 100` answers `word0 word1 … word99`, one token per word; `words 100 every 0.02` pauses.
 - `call multiply {"a": 6, "b": 7}; weather {"city": "Oslo"}` calls tools, all in one message.
-- After tools have answered it says `The tools said: 42 | sunny`.
-- Anything else comes back as `You said: …`.
+- After tool results it answers `Tool results: 42 | sunny`.
+- Any other message is repeated as `You wrote: …`.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from langchain_core.runnables import Runnable
 _WORDS = re.compile(r"words (\d+)(?: every ([\d.]+))?")
 
 
-def pieces(messages: Sequence[BaseMessage]) -> tuple[list[AIMessageChunk], float]:
-    """The answer as its stream has it, and the seconds before each piece."""
+def build_chunks(messages: Sequence[BaseMessage]) -> tuple[list[AIMessageChunk], float]:
+    """Return the streamed chunks of the answer, and the seconds before each chunk."""
     last, pause = messages[-1], 0.0
     if isinstance(last, ToolMessage):
-        answers = []
+        results = []
         for message in reversed(messages):
             if not isinstance(message, ToolMessage):
                 break
-            answers.insert(0, str(message.content))
-        text = "The tools said: " + " | ".join(answers)
-    elif (said := str(last.text)).startswith("call "):
-        return [_calls(said.removeprefix("call "))], pause
-    elif match := _WORDS.fullmatch(said):
+            results.insert(0, str(message.content))
+        text = "Tool results: " + " | ".join(results)
+    elif (prompt := str(last.text)).startswith("call "):
+        return [_build_tool_calls(prompt.removeprefix("call "))], pause
+    elif match := _WORDS.fullmatch(prompt):
         text = " ".join(f"word{number}" for number in range(int(match[1])))
         pause = float(match[2] or 0)
     else:
-        text = f"You said: {said}"
+        text = f"You wrote: {prompt}"
     return [AIMessageChunk(content=word) for word in re.findall(r"\s*\S+", text)], pause
 
 
-def _calls(text: str) -> AIMessageChunk:
+def _build_tool_calls(text: str) -> AIMessageChunk:
     calls = []
     for number, call in enumerate(text.split(";")):
         name, _, arguments = call.strip().partition(" ")
@@ -60,7 +60,7 @@ def _calls(text: str) -> AIMessageChunk:
 
 
 class Parrot(BaseChatModel):
-    """See above; tools may be bound to it, which changes nothing."""
+    """The model of this module; binding tools has no effect."""
 
     @property
     def _llm_type(self) -> str:
@@ -70,7 +70,7 @@ class Parrot(BaseChatModel):
         return self
 
     def _generate(self, messages, stop=None, run_manager=None, **kwargs) -> ChatResult:
-        chunks, _ = pieces(messages)
+        chunks, _ = build_chunks(messages)
         whole = chunks[0]
         for chunk in chunks[1:]:
             whole += chunk
@@ -80,7 +80,7 @@ class Parrot(BaseChatModel):
     def _stream(
         self, messages, stop=None, run_manager=None, **kwargs
     ) -> Iterator[ChatGenerationChunk]:
-        chunks, pause = pieces(messages)
+        chunks, pause = build_chunks(messages)
         for chunk in chunks:
             time.sleep(pause)
             yield ChatGenerationChunk(message=chunk)
@@ -88,7 +88,7 @@ class Parrot(BaseChatModel):
     async def _astream(
         self, messages, stop=None, run_manager=None, **kwargs
     ) -> AsyncIterator[ChatGenerationChunk]:
-        chunks, pause = pieces(messages)
+        chunks, pause = build_chunks(messages)
         for chunk in chunks:
             await asyncio.sleep(pause)
             generation = ChatGenerationChunk(message=chunk)

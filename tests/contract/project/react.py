@@ -1,4 +1,4 @@
-"""LangGraph's own ReAct agent; its tool calls are a stream of their own (`tools`)."""
+"""LangGraph's ReAct agent, whose tool calls are streamed in the `tools` mode."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Steps that take their time; `effects` tells how often each really ran.
+"""Slow steps, with a record in `effects` of how often each one ran.
 
-`steps` of `seconds` each; every execution of a step leaves a mark of its own, so a step that ran
-twice has left two in the streams (`custom`), and one that counted twice has two in the state.
+There are `steps` of `seconds` each. Every execution of a step writes a unique mark: a step that ran
+twice has two marks in the `custom` stream, and a step that was stored twice has two in the state.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class State(TypedDict, total=False):
     effects: Annotated[list[str], operator.add]
 
 
-async def work(state: State) -> State:
+async def run_step(state: State) -> State:
     mark = f"{state.get('done', 0)}:{uuid4()}"
     get_stream_writer()({"began": mark})
     await asyncio.sleep(state.get("seconds", 0))
@@ -31,12 +31,12 @@ async def work(state: State) -> State:
     return {"done": 1, "effects": [mark]}
 
 
-def more(state: State) -> str:
+def choose_next(state: State) -> str:
     return "work" if state["done"] < state.get("steps", 1) else END
 
 
 builder = StateGraph(State)
-builder.add_node("work", work)
+builder.add_node("work", run_step)
 builder.add_edge(START, "work")
-builder.add_conditional_edges("work", more, ["work", END])
+builder.add_conditional_edges("work", choose_next, ["work", END])
 graph = builder.compile()

@@ -1,4 +1,4 @@
-"""Three nodes in a row; the input says how slow and how well they go."""
+"""Three nodes in sequence; the input sets their duration and which of them fails."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class State(TypedDict, total=False):
     count: int
     sleep: float
     fail: str
-    """Of the node that is to fail."""
+    """The name of the node that fails."""
     seen: dict
 
 
-def step(name: str):
+def build_node(name: str):
     async def node(state: State, config: RunnableConfig) -> State:
         get_stream_writer()({"at": name})
         await asyncio.sleep(state.get("sleep", 0))
@@ -36,7 +36,7 @@ def step(name: str):
 
 builder = StateGraph(State)
 for name in ("plan", "write", "review"):
-    builder.add_node(name, step(name))
+    builder.add_node(name, build_node(name))
 builder.add_edge(START, "plan")
 builder.add_edge("plan", "write")
 builder.add_edge("write", "review")

@@ -1,4 +1,4 @@
-"""What the agents can do; one tool asks a person first."""
+"""The tools of the agents; one of them asks for approval."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two nodes side by side, then one that joins them; sums numbers and refuses everything else."""
+"""Two parallel nodes and one that joins them; a reducer sums numbers and rejects other values."""
 
 from __future__ import annotations
 

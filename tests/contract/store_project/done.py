@@ -1,8 +1,8 @@
-"""An own route that webhooks may go to: `POST /done` keeps what comes, `GET /done` shows it."""
+"""A custom route for webhooks: `POST /done` stores the request, `GET /done` lists the requests."""
 
 import json
 
-kept = []
+requests = []
 
 
 async def app(scope, receive, send):
@@ -14,16 +14,16 @@ async def app(scope, receive, send):
                 return
     body = b""
     if scope["method"] == "POST":
-        more = True
-        while more:
+        has_more = True
+        while has_more:
             message = await receive()
             body += message.get("body", b"")
-            more = message.get("more_body", False)
-        kept.append({"path": scope["path"], "body": json.loads(body)})
-    is_here = scope["path"].endswith("/done")
-    answer = json.dumps(kept if is_here else {"detail": "Not Found"}).encode()
+            has_more = message.get("more_body", False)
+        requests.append({"path": scope["path"], "body": json.loads(body)})
+    is_done_path = scope["path"].endswith("/done")
+    response = json.dumps(requests if is_done_path else {"detail": "Not Found"}).encode()
     headers = [(b"content-type", b"application/json")]
     await send(
-        {"type": "http.response.start", "status": 200 if is_here else 404, "headers": headers}
+        {"type": "http.response.start", "status": 200 if is_done_path else 404, "headers": headers}
     )
-    await send({"type": "http.response.body", "body": answer})
+    await send({"type": "http.response.body", "body": response})

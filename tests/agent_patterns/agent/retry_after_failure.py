@@ -1,4 +1,4 @@
-"""Durable execution: after a failure the graph goes on at the step that failed."""
+"""Durable execution: after a failure the graph resumes at the failed step."""
 
 from __future__ import annotations
 

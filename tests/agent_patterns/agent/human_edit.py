@@ -1,4 +1,4 @@
-"""Review and edit: the person's version takes the place of the generated one."""
+"""Review and edit: the reviewer's text replaces the generated text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several questions at once: two nodes side by side ask, each answer finds the one who asked."""
+"""Parallel interrupts: two nodes interrupt in one step, and each gets its own answer."""
 
 from __future__ import annotations
 

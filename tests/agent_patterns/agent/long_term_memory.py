@@ -1,4 +1,4 @@
-"""Long-term memory: what one thread learns about a user, another one knows."""
+"""Long-term memory: facts about a user are shared by all threads."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ model = Parrot()
 
 async def call_model(state: MessagesState, config: RunnableConfig, *, store: BaseStore) -> dict:
     namespace = ("facts", config["configurable"]["user_id"])
-    said = str(state["messages"][-1].text)
-    if said.startswith("remember: "):
-        fact = said.removeprefix("remember: ")
+    text = str(state["messages"][-1].text)
+    if text.startswith("remember: "):
+        fact = text.removeprefix("remember: ")
         await store.aput(namespace, fact.replace(" ", "-"), {"fact": fact})
-    known = sorted(item.value["fact"] for item in await store.asearch(namespace))
-    answer = await model.ainvoke([("user", f"I know: {', '.join(known) or 'nothing'}")])
+    facts = sorted(item.value["fact"] for item in await store.asearch(namespace))
+    answer = await model.ainvoke([("user", f"I know: {', '.join(facts) or 'nothing'}")])
     return {"messages": [answer]}
 
 

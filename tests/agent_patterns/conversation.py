@@ -1,4 +1,4 @@
-"""A conversation with a graph on one thread, as the public client has it."""
+"""A conversation with a graph on one thread, through the public client."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from langgraph_sdk.client import SyncLangGraphClient
 
 
 @dataclass
-class Talk:
+class Conversation:
     client: SyncLangGraphClient
     graph: str
     thread: str
 
     def begin(self, **values: Any) -> Any:
-        """Run with this input; the answer is what `wait` answers."""
+        """Run the graph with this input and return its final state."""
         return self.run(input=values)
 
     def say(self, text: str, **options: Any) -> list[tuple[str, str]]:
-        """The messages after this one was said, each with who said it."""
-        said = {"messages": [{"role": "user", "content": text}]}
-        return spoken(self.run(input=said, **options))
+        """Send a user message; return all messages of the thread as (type, content)."""
+        values = {"messages": [{"role": "user", "content": text}]}
+        return message_texts(self.run(input=values, **options))
 
     def answer(self, answer: Any) -> Any:
-        """Resume with an answer to what was asked."""
+        """Resume the interrupted graph with an answer."""
         return self.run(command={"resume": answer})
 
     def run(self, **options: Any) -> Any:
         return self.client.runs.wait(self.thread, self.graph, **options)
 
     def stream(self, *modes: str, **options: Any) -> list[tuple[str, Any]]:
-        """The events, without the one that names the run and the one that ends it.
+        """Return the events except `metadata` and `end`.
 
-        Ids of tasks are taken out of the names.
+        Task ids are removed from the event names.
         """
         parts = self.client.runs.stream(self.thread, self.graph, stream_mode=list(modes), **options)
         return [
@@ -54,10 +54,10 @@ class Talk:
         return self.client.threads.get_history(self.thread, limit=100)
 
 
-def questions(answer: Any) -> list[Any]:
-    """What was asked in that answer of `wait`."""
-    return [entry["value"] for entry in answer["__interrupt__"]]
+def interrupt_values(result: Any) -> list[Any]:
+    """Return the values of the interrupts in a result of `wait`."""
+    return [entry["value"] for entry in result["__interrupt__"]]
 
 
-def spoken(values: Any) -> list[tuple[str, str]]:
+def message_texts(values: Any) -> list[tuple[str, str]]:
     return [(message["type"], message["content"]) for message in values["messages"]]

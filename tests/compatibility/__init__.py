@@ -1,0 +1,1 @@
+"""The suites that use the public clients, run with several versions of the clients."""
