@@ -1,6 +1,6 @@
 """Makes Django's test client reach agents through the ASGI application, as a web process does.
 
-The application runs on an event loop in a thread of its own. Its calls of synchronous code come
+The application runs on an event loop in its own thread. Its calls of synchronous code come
 back to the thread of the test, where they see the rows of the test's open transaction.
 """
 
@@ -16,6 +16,8 @@ from typing import Any
 
 from django.conf import settings
 from django.core.handlers.wsgi import WSGIRequest
+from django.core.signals import request_finished, request_started
+from django.db import close_old_connections
 from django.http import HttpResponse
 from django.test.client import ClientHandler
 
@@ -74,7 +76,7 @@ def install() -> None:
         return _executor.get() or original_pool()
 
     async def run_on(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if _executor.get() is not None:  # prepared statements have connections of their own
+        if _executor.get() is not None:  # prepared statements have their own connections
             raise sync_bridge.ThreadRequired
         return await original_run_on(self, *args, **kwargs)
 
@@ -116,9 +118,14 @@ def _serve(scope: dict[str, Any], environ: dict[str, Any]) -> HttpResponse:
             executor.stop()
 
     thread = threading.Thread(target=run_loop, name="agent-client")
+    # As in Django's own test client: the test's transaction keeps its connection.
+    for signal in (request_started, request_finished):
+        signal.disconnect(close_old_connections)
     thread.start()
     executor.run()
     thread.join()
+    for signal in (request_started, request_finished):
+        signal.connect(close_old_connections)
     if errors:
         raise errors[0]
     start = messages[0]

@@ -2,39 +2,65 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import httpx
+import hypothesis
 import pytest
+import time_machine
 from django.conf import settings
 from django.db import connection
-from django.db.models.signals import post_migrate
+from django.test import TransactionTestCase
+from django.utils import timezone
 from pytest_django import DjangoDbBlocker
 
-from tests import agent_client, services, template_database
+from tests import agent_client, database, services
 from tests import live as live_platform
+from tests.crash import recorder
 from tests.installation import Installation, wait_until
 from tests.live import Live
+from tests.starvation.trial import Trial
 
 LINES_OF_LOG = 25
+LIMITS = {
+    "ALLOW_PRIVATE_ADDRESSES": "true",  # webhook receivers are on this machine
+    "WARM_GRAPH_HOSTS": "0",
+    "AGENT_RUNS_PER_WORKER": "10",  # 8 of an organization, 7 of a deployment
+    "MAX_QUEUED_RUNS_PER_DEPLOYMENT": "15",
+    "STREAM_RUN_MB": "1",
+    "STREAM_DEPLOYMENT_MB": "2",
+    "MAX_DEPLOYMENTS": "4",
+    "MAX_REVISIONS_PER_DAY": "6",
+}
+"""Settings of the installation `limited`."""
 FAST_HASHER = "django.contrib.auth.hashers.MD5PasswordHasher"
 
 
 def pytest_configure() -> None:
+    # How long generated inputs take says something of the machine, not of the product.
+    hypothesis.settings.register_profile(
+        "slipway", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    )
+    hypothesis.settings.load_profile("slipway")
     # Each client of a test makes the middleware anew, which would read all static files first.
     settings.WHITENOISE_AUTOREFRESH = True
     agent_client.install()
+    TransactionTestCase._fixture_teardown = database.empty_tables  # type: ignore[attr-defined]
     # Argon2 is slow by design; hashes of the product's hasher remain readable.
     settings.PASSWORD_HASHERS = [FAST_HASHER, *settings.PASSWORD_HASHERS]
 
 
 @pytest.fixture(scope="session")
 def live() -> Live:
-    """The whole platform, shared by the test run: make things of your own names in it."""
-    return live_platform.shared(
+    """The whole platform, shared by the test run; tests create rows with their own names in it."""
+    return live_platform.start_or_attach(
         Path(os.environ[services.FOLDER]), run=int(os.environ[services.RUN])
     )
 
@@ -45,11 +71,35 @@ def killable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]
 
     One for all of them: a start costs more than many kills.
     """
-    installation = Installation(tmp_path_factory.mktemp("killable") / "data")
+    installation = Installation(
+        tmp_path_factory.mktemp("killable") / "data", EGRESS_NETWORKS=recorder.NETWORK
+    )
     installation.start()
     installation.wait_until_ready()
     yield installation
     assert installation.stop() == 0
+
+
+@pytest.fixture(scope="session")
+def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    """The installation with low limits, for tests of the group `limited`.
+
+    The tests reach its limits with few requests, and the shared live platform stays usable.
+    """
+    installation = Installation(
+        tmp_path_factory.mktemp("limited") / "data",
+        **LIMITS,
+    )
+    installation.start()
+    installation.wait_until_ready()
+    yield installation
+    assert installation.stop() == 0
+
+
+@pytest.fixture(scope="session")
+def trial(limited: Installation, tmp_path_factory: pytest.TempPathFactory) -> Trial:
+    """Two organizations of the limited installation, each with an agent: victim and attacker."""
+    return Trial(limited, tmp_path_factory.mktemp("trial"))
 
 
 @pytest.fixture(scope="session")
@@ -71,38 +121,30 @@ def sample_agent(live: Live) -> SampleAgent:
     info = f"{live.agent_url()}/info"
 
     def serves() -> bool:
-        answer = httpx.get(info, headers=live.headers, timeout=10)
+        answer = httpx.get(info, headers=live.headers, timeout=60)
         return bool(answer.is_success and answer.json()["host"]["revision_id"])
 
-    wait_until(serves, "the sample agent's deployment", seconds=180)
+    wait_until(serves, "the sample agent's deployment", seconds=300)
     return SampleAgent(live.agent_url(), live.api_key)
 
 
 @pytest.fixture(scope="session")
 def django_db_modify_db_settings(
+    request: pytest.FixtureRequest,
     django_db_modify_db_settings: None,
     django_test_environment: None,
     django_db_blocker: DjangoDbBlocker,
 ) -> None:
-    """Let pytest-xdist's workers copy one migrated database instead of migrating one each."""
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        with django_db_blocker.unblock():
-            template_database.use(Path(os.environ[services.FOLDER]))
+    """Let each worker of pytest-xdist copy one migrated database instead of migrating its own."""
+    cache = request.config.cache
+    assert cache is not None
+    with django_db_blocker.unblock():
+        database.copy_on_setup(Path(os.environ[services.FOLDER]), cache.mkdir("migrated_database"))
 
 
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
-    """As pytest-django has it; at the end the sessions of lasting threads are ended first.
-
-    Tests that commit empty every table afterwards, and the audit log lets nobody else do that.
-    """
-    way = "slipway.audit=truncate"
-    options = connection.settings_dict["OPTIONS"]
-    options["options"] = f"{options.get('options', '')} -c {way}".strip()
-    with django_db_blocker.unblock(), connection.cursor() as cursor:
-        cursor.execute(f"SET {way}")
-    # Emptying the tables would end with making these anew, and no test asks for them.
-    post_migrate.disconnect(dispatch_uid="django.contrib.auth.management.create_permissions")
+    """The fixture of pytest-django; at the end it first closes the sessions of running threads."""
     yield
     with django_db_blocker.unblock(), connection.cursor() as cursor:
         cursor.execute(
@@ -112,42 +154,34 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
         )
 
 
-@pytest.fixture(autouse=True)
-def tables_without_models(
-    request: pytest.FixtureRequest, django_db_blocker: DjangoDbBlocker
-) -> Iterator[None]:
-    """Empties what a test committed into tables that no model has, which Django would leave."""
-    yield
-    if not _commits(request):
-        return
-    with django_db_blocker.unblock(), connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT c.oid::regclass::text FROM pg_class c WHERE relkind IN ('r', 'p')"
-            " AND NOT relispartition AND relnamespace = 'public'::regnamespace"
-        )
-        models = {*connection.introspection.django_table_names(), "django_migrations"}
-        tables = [name for (name,) in cursor.fetchall() if name not in models]
-        for table in tables:
-            cursor.execute(f"SELECT EXISTS (SELECT 1 FROM {table})")
-            if cursor.fetchone() == (True,):
-                cursor.execute(f"TRUNCATE {table}")
+@pytest.fixture
+def unexpired_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stop the clock of `TTLCache`, so that a slow machine counts the same queries."""
+    now = time.monotonic()
+    monkeypatch.setattr("apps.core.ttl_cache.time", SimpleNamespace(monotonic=lambda: now))
 
 
-def _commits(request: pytest.FixtureRequest) -> bool:
-    mark = request.node.get_closest_marker("django_db")
-    marked = mark is not None and (mark.kwargs.get("transaction") or any(mark.args))
-    return bool(marked) or "transactional_db" in request.fixturenames
+@pytest.fixture
+def stopped_clock() -> Iterator[None]:
+    """No interval of a limit or a chart ends during the test."""
+    with time_machine.travel(timezone.now(), tick=False):
+        yield
+
+
+@pytest.fixture
+def django_assert_num_queries(unexpired_caches: None, django_assert_num_queries: Any) -> Any:
+    return django_assert_num_queries
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """What the live platform said lately stands beside a failure on it."""
+    """Add the last log lines of the live platform to the report of a failed test."""
     report = yield
-    found = getattr(item, "funcargs", {}).get("live")
-    if report.failed and found is not None:
-        for log in sorted((found.installation.data_dir / "logs").glob("*.log")):
+    live_fixture = getattr(item, "funcargs", {}).get("live")
+    if report.failed and live_fixture is not None:
+        for log in sorted((live_fixture.installation.data_dir / "logs").glob("*.log")):
             lines = log.read_text(errors="replace").splitlines()[-LINES_OF_LOG:]
             report.sections.append((f"the platform's {log.name}", "\n".join(lines)))
     return report
@@ -166,10 +200,20 @@ INTEGRATION_FOLDERS = {
 }
 
 
+OWN_PROCESSES = {"host", "killable", "limited"}
+"""Fixtures that start processes."""
+
+
+def pytest_collection_finish() -> None:
+    """Exclude what exists now from garbage collection, which would traverse it again and again."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "live" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.live)
         folders = set(item.path.relative_to(item.config.rootpath).parts)
-        if INTEGRATION_FOLDERS & folders or "host" in getattr(item, "fixturenames", ()):
+        if INTEGRATION_FOLDERS & folders or OWN_PROCESSES & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.integration)

@@ -1,4 +1,4 @@
-"""One installation of the platform as its owner meets it: started, asked, killed, stopped."""
+"""One installation of the platform in its own processes: tests start, call, kill and stop it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,16 +21,19 @@ import psutil
 from config.env import BASE_DIR
 from config.supervisor.processes import MARK
 
-PATIENCE_SECONDS = 120
-# How each process shows in its command line.
-SIGNS = {
+PATIENCE_SECONDS = 300
+# A start is seconds of CPU for each process, which may take minutes on a loaded machine.
+START_SECONDS = 400
+# Text in the command line of each kind of process.
+COMMAND_LINE_PARTS = {
     "supervisor": "config.supervisor",
     "postgres": "/postgres",
-    "redis": "redis-server",
+    "redis": "valkey-server",
+    "fork-server": "config.fork_server",
     "web": "config.web",
     "worker": "worker@",
     "builder": "builder@",
-    "beat": "--pidfile=",
+    "beat": "[celery beat]",
 }
 
 
@@ -40,12 +44,28 @@ def free_port() -> int:
         return port
 
 
-def wait_until(condition: Callable[[], Any], what: str, seconds: float = PATIENCE_SECONDS) -> None:
-    """Other processes cannot be awaited, so they are asked, often and with an end."""
+def wait_until(
+    condition: Callable[[], Any],
+    event: str = "the condition",
+    seconds: float = PATIENCE_SECONDS,
+) -> None:
+    """Poll until the condition is true; fail the test after `seconds`."""
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, f"{what} did not happen in {seconds} s"
+        assert time.monotonic() < deadline, f"timed out after {seconds} s: {event}"
         time.sleep(0.05)
+
+
+def open_to_builds(repository: Path) -> Path:
+    """Let all users enter the temporary folders above; builds of a root platform have their own."""
+    limit = Path(tempfile.gettempdir()).resolve()
+    folder = repository.resolve()
+    while folder != limit and folder.is_relative_to(limit):
+        mode = folder.stat().st_mode
+        if mode & 0o11 != 0o11 and folder.stat().st_uid == os.geteuid():
+            folder.chmod(mode | 0o11)
+        folder = folder.parent
+    return repository
 
 
 class Installation:
@@ -65,22 +85,23 @@ class Installation:
     @property
     def environment(self) -> dict[str, str]:
         replaced = {"DATABASE_URL", "REDIS_URL", "PORT", "DATA_DIR", "RATE_LIMIT_FACTOR", MARK}
-        kept = {name: value for name, value in os.environ.items() if name not in replaced}
+        inherited = {name: value for name, value in os.environ.items() if name not in replaced}
         return {
-            **kept,
+            **inherited,
             "PORT": str(self.port),
             "DATA_DIR": str(self.data_dir),
-            "RATE_LIMIT_FACTOR": "1000",  # counted like anywhere, and never reached
+            "RATE_LIMIT_FACTOR": "1000",  # limits are counted but never reached
             "WEB_PROCESSES": "1",  # starts sooner
+            "ALLOW_FILE_GIT": "true",  # tests deploy repositories of this machine
             **self.variables,
         }
 
     def start(self, *arguments: str, companion: int | None = None) -> None:
         """Start the supervisor; it ends with the companion, by default this process."""
-        words = ["--companion", str(companion or os.getpid()), *arguments]
+        options = ["--companion", str(companion or os.getpid()), *arguments]
         with self.output.open("wb") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "config.supervisor", *words],
+                [sys.executable, "-m", "config.supervisor", *options],
                 cwd=BASE_DIR,
                 env=self.environment,
                 stdin=subprocess.DEVNULL,
@@ -89,26 +110,26 @@ class Installation:
                 start_new_session=True,
             )
 
-    def said(self) -> str:
+    def read_output(self) -> str:
         return self.output.read_text()
 
     def is_ready(self) -> bool:
-        assert self.process is None or self.process.poll() is None, self.said()
+        assert self.process is None or self.process.poll() is None, self.read_output()
         return self.get("/readyz") == http.HTTPStatus.OK
 
     def wait_until_ready(self) -> None:
-        wait_until(self.is_ready, f"the installation in {self.data_dir}")
+        wait_until(self.is_ready, f"the installation in {self.data_dir}", START_SECONDS)
 
-    def wait_until_said(self, words: str) -> None:
-        def is_said() -> bool:
+    def wait_until_output_contains(self, text: str) -> None:
+        def is_in_output() -> bool:
             assert self.process is not None
-            assert words in self.said() or self.process.poll() is None, self.said()
-            return words in self.said()
+            assert text in self.read_output() or self.process.poll() is None, self.read_output()
+            return text in self.read_output()
 
-        wait_until(is_said, words)
+        wait_until(is_in_output, text)
 
     def get(self, path: str) -> int | None:
-        """The status of a request without credentials; None when nobody answers."""
+        """The status of a request without credentials; None without an answer."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
         try:
             connection.request("GET", path)
@@ -119,8 +140,8 @@ class Installation:
             connection.close()
 
     def manage(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """A management command, as an operator runs it beside the installation."""
-        done = subprocess.run(
+        """A management command, run as an operator would."""
+        completed = subprocess.run(
             [sys.executable, "manage.py", *arguments],
             cwd=BASE_DIR,
             env=self.environment,
@@ -129,15 +150,15 @@ class Installation:
             text=True,
             check=False,
         )
-        assert not check or done.returncode == 0, done.stderr
-        return done
+        assert not check or completed.returncode == 0, completed.stderr
+        return completed
 
     def bootstrap(self) -> dict[str, str]:
-        """`manage.py bootstrap` for the organization that the first start has made."""
-        done = self.manage(
+        """`manage.py bootstrap` for the organization that the first start created."""
+        completed = self.manage(
             "bootstrap", "--organization", "Slipway", "--email", "admin@localhost", "--json"
         )
-        facts: dict[str, str] = json.loads(done.stdout)
+        facts: dict[str, str] = json.loads(completed.stdout)
         return facts
 
     def processes(self) -> list[psutil.Process]:
@@ -155,46 +176,49 @@ class Installation:
         return False
 
     def find(self, role: str) -> psutil.Process | None:
-        """The process of that role, one of the keys of `SIGNS`; None between two of them."""
+        """The process of a role of `COMMAND_LINE_PARTS`; None while it restarts."""
         for process in reversed(self.processes()):
             with suppress(psutil.Error):
-                if SIGNS[role] in " ".join(process.cmdline()):
+                if COMMAND_LINE_PARTS[role] in " ".join(process.cmdline()):
                     return process
         return None
 
-    def one(self, role: str) -> psutil.Process:
+    def require_process(self, role: str) -> psutil.Process:
         process = self.find(role)
         assert process is not None, f"no {role} runs"
         return process
 
     def is_back(self, role: str, before: psutil.Process) -> bool:
-        """Whether another process has taken the place of the one before."""
+        """Whether a new process has replaced the earlier one."""
         process = self.find(role)
         return process is not None and process.pid != before.pid
 
     def kill(self, role: str) -> None:
         """`kill -9` of one process, and wait for its end."""
-        process = self.one(role)
+        process = self.require_process(role)
         process.kill()
-        psutil.wait_procs([process], timeout=10)
+        psutil.wait_procs([process], timeout=PATIENCE_SECONDS)
 
     def kill_everything(self) -> None:
         """`kill -9` of the whole tree at once."""
         tree = self.processes()
-        for how in (signal.SIGSTOP, signal.SIGKILL):  # so none can react to another's death
+        for signal_number in (
+            signal.SIGSTOP,
+            signal.SIGKILL,
+        ):  # stop all first, so that none reacts to another's exit
             for process in tree:
                 with suppress(psutil.NoSuchProcess):
-                    process.send_signal(how)
+                    process.send_signal(signal_number)
         if self.process is not None:
-            self.process.wait(10)
-        psutil.wait_procs(tree, timeout=10)
+            self.process.wait(PATIENCE_SECONDS)
+        psutil.wait_procs(tree, timeout=PATIENCE_SECONDS)
 
-    def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
+    def stop(self, signal_number: signal.Signals = signal.SIGTERM) -> int:
         """Ask it to stop and return the exit status of the supervisor."""
         assert self.process is not None
-        self.process.send_signal(how)
-        return self.process.wait(60)
+        self.process.send_signal(signal_number)
+        return self.process.wait(PATIENCE_SECONDS)
 
     def exit_status(self) -> int:
         assert self.process is not None
-        return self.process.wait(60)
+        return self.process.wait(PATIENCE_SECONDS)

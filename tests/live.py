@@ -1,4 +1,4 @@
-"""The whole platform, as `make up` runs it, for the tests that speak to it like a client.
+"""The whole platform, as `make up` runs it, for tests that are its clients.
 
 One for the test run, however many workers pytest-xdist has: the first that needs it starts it,
 and it ends with the run (it is the companion of the process that all workers belong to).
@@ -23,7 +23,7 @@ from tests.installation import Installation
 
 @dataclass(frozen=True, kw_only=True)
 class Live:
-    """Where the platform is and how to get in."""
+    """Addresses and credentials of the running platform."""
 
     installation: Installation
     organization_id: str
@@ -38,7 +38,7 @@ class Live:
 
     @property
     def api_url(self) -> str:
-        """As the `langsmith` SDK likes it."""
+        """The address in the form that the `langsmith` SDK expects."""
         return f"{self.url}/api/v1"
 
     @property
@@ -49,26 +49,26 @@ class Live:
         return f"{self.url}/agents/{slug}"
 
     def manage(self, *arguments: str, check: bool = True) -> Any:
-        """A management command beside the running platform."""
+        """Run a management command against the running platform."""
         return self.installation.manage(*arguments, check=check)
 
 
-def shared(folder: Path, run: int) -> Live:
+def start_or_attach(folder: Path, run: int) -> Live:
     """Start the platform in `folder`, or find the one that another worker started there.
 
     `run` is the process that the whole test run belongs to.
     """
-    facts = folder / "live.json"
+    facts_file = folder / "live.json"
     with _locked(folder / "live.lock"):
-        if not facts.exists():
-            facts.write_text(json.dumps(_start(folder, run)))
-        found: dict[str, Any] = json.loads(facts.read_text())
-    found.pop("pid")
-    installation = Installation(folder / "live", found.pop("port"))
-    return Live(installation=installation, **found)
+        if not facts_file.exists():
+            facts_file.write_text(json.dumps(_start(folder, run)))
+        facts: dict[str, Any] = json.loads(facts_file.read_text())
+    facts.pop("pid")
+    installation = Installation(folder / "live", facts.pop("port"))
+    return Live(installation=installation, **facts)
 
 
-# Runs on after the fixture, and Python complains of a forgotten child.
+# Keeps a reference: Python warns when the object of a running child process is collected.
 _started: list[Installation] = []
 
 
@@ -96,7 +96,7 @@ def stop(folder: Path) -> None:
     with suppress(psutil.NoSuchProcess):
         supervisor = psutil.Process(json.loads(facts.read_text())["pid"])
         supervisor.send_signal(signal.SIGTERM)
-        psutil.wait_procs([supervisor], timeout=60)
+        psutil.wait_procs([supervisor], timeout=120)
 
 
 @contextmanager

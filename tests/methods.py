@@ -1,4 +1,4 @@
-"""Which methods a route takes, read from its view."""
+"""The HTTP methods of a route, read from its view."""
 
 from __future__ import annotations
 
@@ -12,44 +12,44 @@ from tests.other_tenant import PARAMETER
 
 CHANGES = ("post", "put", "patch", "delete")
 ID = "00000000-0000-0000-0000-000000000001"
-# Function views that say 404 to a stranger: by POST alone.
-BY_POST = {"/end-impersonation", "/invitations/<str:token>"}
-# What allauth's form views take beside POST means the same.
+# Function views that accept only POST and answer 404 to callers without access.
+POST_ONLY = {"/end-impersonation", "/invitations/<str:token>"}
+# In allauth's form views every method other than POST has the same effect.
 FORMS = ("/account/", "/sign-up/")
 
 
-def views(resolver: URLResolver, prefix: str = "/") -> Iterator[tuple[str, Any]]:
+def list_views(resolver: URLResolver, prefix: str = "/") -> Iterator[tuple[str, Any]]:
     for entry in resolver.url_patterns:
         path = f"{prefix}{entry.pattern}".replace("^", "").replace("$", "")
         if path.startswith("/admin/"):
-            continue  # each of its changes is told as `admin.changed`
+            continue  # tests/admin covers the audit entries of its few forms
         if isinstance(entry, URLResolver):
-            yield from views(entry, path)
+            yield from list_views(entry, path)
         else:
             assert isinstance(entry, URLPattern)
             yield path, entry.callback
 
 
-def class_of(view: Any) -> Any:
-    """The class behind a view, if there is one, whatever it is wrapped in."""
+def find_view_class(view: Any) -> Any:
+    """Return the class of a view, also of a decorated one; None for a function view."""
     while view is not None:
-        found = getattr(view, "view_class", None) or getattr(view, "cls", None)
-        if found is not None:
-            return found
+        view_class = getattr(view, "view_class", None) or getattr(view, "cls", None)
+        if view_class is not None:
+            return view_class
         view = getattr(view, "__wrapped__", None)
     return None
 
 
-def methods_of(route: str, view: Any) -> list[str]:
-    """The methods by which a route may change something."""
+def find_change_methods(route: str, view: Any) -> list[str]:
+    """Return the methods of a route that may change data."""
     if f"{route}/".startswith(FORMS):
-        own = class_of(view)
-        return ["post"] if own is None or hasattr(own, "post") else []
-    own = class_of(view)
-    if own is not None:
-        return [method for method in CHANGES if hasattr(own, method)]
-    if route in BY_POST:
+        view_class = find_view_class(view)
+        return ["post"] if view_class is None or hasattr(view_class, "post") else []
+    view_class = find_view_class(view)
+    if view_class is not None:
+        return [method for method in CHANGES if hasattr(view_class, method)]
+    if route in POST_ONLY:
         return ["post"]
     path = PARAMETER.sub(lambda match: ID if "uuid" in match[0] else "1", route)
-    nobody = Client()
-    return [m for m in CHANGES if getattr(nobody, m)(path).status_code not in {404, 405}]
+    anonymous_client = Client()
+    return [m for m in CHANGES if getattr(anonymous_client, m)(path).status_code not in {404, 405}]

@@ -1,4 +1,4 @@
-"""Somebody else's workspace with a row of every kind, each marked with the word `sentinel`."""
+"""The workspace of another tenant with one row of each kind, each marked `sentinel`."""
 
 from __future__ import annotations
 
@@ -24,30 +24,36 @@ from tests.factories.agent_server import (
     route_of,
 )
 from tests.factories.deployments import LogLineFactory
-from tests.factories.exports import exported
+from tests.factories.exports import create_export_part
 from tests.factories.monitoring import ChartFactory, OrganizationChartFactory, SectionFactory
-from tests.factories.organizations import WorkspaceFactory, people_of
-from tests.tenant_fixtures import plant
-from tests.tenant_fixtures_related import plant_beside_agents, plant_beside_people, plant_spans
+from tests.factories.organizations import WorkspaceFactory, create_marked_rows
+from tests.tenant_fixtures import create_tracing_rows
+from tests.tenant_fixtures_related import (
+    create_agent_rows,
+    create_organization_rows,
+    create_span_rows,
+)
 
 PARAMETER = re.compile(r"<(?:\w+:)?(\w+)>")
 
 
 @dataclass(frozen=True)
-class Foreign:
-    """The rows, and the addresses under which they can be found."""
+class OtherTenant:
+    """The rows of the other tenant, and the paths that lead to them."""
 
     workspace: Workspace
 
     @classmethod
-    def make(cls) -> Foreign:
-        foreign = cls(WorkspaceFactory(name="sentinel", organization__name="sentinel"))
-        foreign.values  # noqa: B018  (its rows are made at the first look)
-        return foreign
+    def make(cls) -> OtherTenant:
+        tenant = cls(
+            WorkspaceFactory(name="sentinel", handle="sentinel", organization__name="sentinel")
+        )
+        tenant.values  # noqa: B018  (the first access creates the rows)
+        return tenant
 
     @cached_property
     def values(self) -> dict[str, object]:
-        """A value for each parameter of a route."""
+        """A value for each route parameter."""
         agent = AgentFactory(
             workspace=self.workspace, name="sentinel", repo_url="https://git.example/sentinel"
         )
@@ -58,34 +64,34 @@ class Foreign:
         run = AgentRunFactory(thread=thread, metadata={"a": "sentinel"})
         WebhookDeliveryFactory(agent_run=run, url="https://sentinel.example/")
         item = StoreItemFactory(deployment=agent, namespace=["sentinel"], value={"a": "sentinel"})
-        plant_beside_agents(agent, run, item, "sentinel")
+        create_agent_rows(agent, run, item, "sentinel")
         LogLineFactory(revision=agent.active_revision, message="sentinel")
-        planted = plant(self.workspace, "sentinel", "sentinel")
-        part = exported(Project.unscoped.get(pk=planted["project_id"]), "sentinel")
+        tracing_rows = create_tracing_rows(self.workspace, "sentinel", "sentinel")
+        part = create_export_part(Project.unscoped.get(pk=tracing_rows["project_id"]), "sentinel")
         chart = ChartFactory(
             section=SectionFactory(workspace=self.workspace, title="sentinel"), title="sentinel"
         )
-        wide = OrganizationChartFactory(
+        organization_chart = OrganizationChartFactory(
             section__organization=self.workspace.organization,
             section__title="sentinel",
             title="sentinel",
         )
-        people = people_of(self.workspace, "sentinel")
-        plant_beside_people(self.workspace, "sentinel")
-        plant_spans(self.workspace, "sentinel")
+        organization_rows = create_marked_rows(self.workspace, "sentinel")
+        create_organization_rows(self.workspace, "sentinel")
+        create_span_rows(self.workspace, "sentinel")
         return {
-            **people,
+            **organization_rows,
             "section_id": chart.section.pk,
             "chart_id": chart.pk,
-            "organization_section_id": wide.section.pk,
-            "organization_chart_id": wide.pk,
+            "organization_section_id": organization_chart.section.pk,
+            "organization_chart_id": organization_chart.pk,
             "workspace_id": self.workspace.pk,
             "slug": agent.slug,
             "deployment_id": agent.pk,
             "revision_id": agent.active_revision.pk,
             "thread_id": thread.thread_id,
-            **planted,
-            "token": UUID(int=2),  # one that opens nothing: those that do are open to all
+            **tracing_rows,
+            "token": UUID(int=2),  # an invalid token: valid ones are public by design
             "agent_run_id": run.pk,
             "assistant_id": system_assistant_id("agent"),
             "cron_id": CronFactory(deployment=agent, metadata={"a": "sentinel"}).pk,
@@ -93,7 +99,7 @@ class Foreign:
             "export_id": part.export_id,
             "part_id": part.pk,
             "checkpoint_id": UUID(int=1),
-            # What a mail's link or a stranger's session would be, guessed.
+            # Guessed values of mail links and sessions of other users.
             "key": "guessed",
             "uidb36": "1",
             "session_id": 1,
@@ -101,19 +107,20 @@ class Foreign:
             "namespace": "sub",
             "payload": "inputs",
             "number": 0,
-            "limit_id": _limit_of(self.workspace),
+            "export_format": "csv",
+            "limit_id": _create_limit(self.workspace),
         }
 
     def path(self, route: str) -> str:
-        """The route's address with the foreign ids in it."""
+        """Return the path of a route with the ids of the other tenant."""
         values = dict(self.values)
         if route.startswith("/agents/"):
             values["run_id"] = values["agent_run_id"]
         return PARAMETER.sub(lambda match: str(values[match[1]]), route)
 
 
-def _limit_of(workspace: Workspace) -> UUID:
-    """A cap, and the audit log's word of it, in an organization that is called `sentinel`."""
+def _create_limit(workspace: Workspace) -> UUID:
+    """Create a usage limit and an audit entry in the other tenant."""
     limit = set_limit(
         organization_id=workspace.organization_id,
         workspace_id=workspace.pk,

@@ -1,4 +1,4 @@
-"""A server that gets webhooks, and says what it got."""
+"""A server that receives webhooks and records them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
+
+from tests.installation import PATIENCE_SECONDS
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class Received:
 
 
 class Receiver:
-    """Answers with the statuses it is given, in turn, the last one ever after."""
+    """A server that answers with these statuses in turn, and then always with the last one."""
 
     def __init__(
         self,
@@ -81,8 +83,8 @@ class Receiver:
         port: int = self._server.server_address[1]
         return port
 
-    def next(self, seconds: float = 30) -> Received:
-        """The next webhook that comes."""
+    def next(self, seconds: float = PATIENCE_SECONDS) -> Received:
+        """Wait for the next webhook and return it."""
         return self._got.get(timeout=seconds)
 
     @property

@@ -2,7 +2,7 @@
 
 `python -m tests.references` prints each one that does not exist: targets of `monkeypatch.setattr`,
 dotted paths in strings, imports, attributes of imported modules, and all of these inside scripts
-that tests run in processes of their own. Nothing is imported; modules are only parsed.
+that tests run in their own processes. Nothing is imported; modules are only parsed.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ class SourceTree:
     def _module_names(self, dotted: str) -> dict[str, ast.AST | str]:
         """Each name of a module, with its definition or the path that it is imported from."""
         path = self.root.joinpath(*dotted.split("."))
-        file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        module = path.with_suffix(".py")
+        # A folder of the same name has only the bytecode of a package that became this module.
+        file = module if module.is_file() else path / "__init__.py"
         if not file.is_file():
             return {}
         return _collect_names(ast.parse(file.read_text()).body)

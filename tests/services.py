@@ -1,7 +1,7 @@
 """PostgreSQL and Redis for the test run: a pytest plugin that is loaded before Django's settings.
 
 Where DATABASE_URL is set, those servers are used. Otherwise one embedded pair is started in a
-folder that goes away with the run; pytest-xdist's workers inherit its address.
+folder that is deleted after the run; pytest-xdist's workers inherit its address.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from tests import live
 from tests.installation import Installation
 
 FOLDER = "SLIPWAY_TEST_FOLDER"
-"""The environment's name for a folder that the whole test run shares."""
+"""The environment variable with a folder that the whole test run shares."""
 RUN = "SLIPWAY_TEST_RUN"
-"""The process that the whole test run belongs to."""
+"""The environment variable with the id of the main process of the test run."""
 
 _own: Installation | None = None
 
 
 def _make_folder() -> None:
     folder = Path(tempfile.mkdtemp(prefix="slipway-tests-"))
-    # The users of services and agents pass through on their way to what is theirs.
+    # Users of services and agents must be able to traverse the folder.
     folder.chmod(0o711)
     os.environ[FOLDER] = str(folder)
     os.environ[RUN] = str(os.getpid())
@@ -38,18 +38,18 @@ def _make_folder() -> None:
 def _start_services() -> Installation:
     services = Installation(Path(os.environ[FOLDER], "services"))
     services.start("--services-only")
-    services.wait_until_said("Ready")
+    services.wait_until_output_contains("Ready")
     instance = Instance(services.data_dir)
     os.environ["DATABASE_URL"] = instance.database_url
     os.environ["REDIS_URL"] = instance.redis_url
-    _wait_for_no_disk(instance)
+    _disable_fsync(instance)
     return services
 
 
-def _wait_for_no_disk(instance: Instance) -> None:
-    """What these databases hold outlives no test run, so no commit of theirs waits for the disk.
+def _disable_fsync(instance: Instance) -> None:
+    """Turn off fsync: the data of these databases is not needed after the test run.
 
-    Platforms that tests start (live, killed, restarted) have servers of their own, which do.
+    Platforms that tests start (live, killed, restarted) have their own servers with fsync.
     """
     folder = instance.postgres_dir
     with (folder / "postgresql.auto.conf").open("a") as settings:
@@ -59,14 +59,14 @@ def _wait_for_no_disk(instance: Instance) -> None:
 
 
 def _own_redis_database(url: str) -> str:
-    """Workers of pytest-xdist are gw0, gw1, ...: each has a Redis database of its own."""
+    """Return the URL of a Redis database for this worker of pytest-xdist (gw0, gw1, ...)."""
     worker = os.environ.get("PYTEST_XDIST_WORKER", "")
     if not worker:
         return url
     number = int(worker.removeprefix("gw")) % 14 + 1
     parts = urlsplit(url)
     if parts.scheme == "unix":
-        # `geturl` would drop the empty host, which redis-py wants to see.
+        # `geturl` would drop the empty host, which redis-py requires.
         return f"unix://{parts.path}?db={number}"
     return parts._replace(path=f"/{number}").geturl()
 
@@ -80,7 +80,7 @@ if _is_the_run_itself:
     # Whitenoise warns of a missing folder, and here warnings are errors.
     Path(os.environ["DATA_DIR"], "static").mkdir(parents=True)
 os.environ["REDIS_URL"] = _own_redis_database(os.environ["REDIS_URL"])
-# One address and a few keys ask more in a test run than they may; tests of limits turn them on.
+# A test run exceeds the rate limits of its address and keys; tests of limits turn them on.
 os.environ.setdefault("RATE_LIMIT_FACTOR", "0")
 
 

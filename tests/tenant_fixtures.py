@@ -1,4 +1,4 @@
-"""A row of every kind that tracing keeps, in one workspace, each marked with a word."""
+"""One row of each tracing table in a workspace, each marked with a name and a secret."""
 
 from __future__ import annotations
 
@@ -15,80 +15,76 @@ from apps.ingest.services import ingest_runs
 from apps.monitoring.models import Chart, Section
 from apps.organizations.models import Workspace
 from apps.trace_store import run_store
+from apps.trace_store.models import ModelPrice, PendingFileDeletion, RetainedTrace
 from apps.trace_store.postgres.postprocess.processor import process_all
-from apps.tracing.models import (
-    ModelPrice,
-    PendingFileDeletion,
-    Project,
-    RetainedTrace,
-    SavedView,
-    Share,
-    TraceDeletion,
-)
-from tests.factories.tracing import BOUNDARY, form, read, wire_run
+from apps.tracing.models import Project, SavedView, Share, TraceDeletion
+from tests.factories.tracing import BOUNDARY, multipart_body, read_run, wire_run
 
 Values = dict[str, UUID | str | int]
 
 EXAMPLE, DATASET = UUID(int=0x5E1), UUID(int=0x5E2)
 
 
-def plant(
+def create_tracing_rows(
     workspace: Workspace,
-    word: str,
+    mark: str,
     secret: str,
     *,
     ids: tuple[UUID, UUID] | None = None,
     dataset_id: UUID = DATASET,
     example_id: UUID = EXAMPLE,
 ) -> Values:
-    """Make the rows; names are `word`, contents have the secret too.
+    """Create the rows; their names are `mark`, their contents also have the secret.
 
-    `ids` are those of the runs, for workspaces whose runs shall be called the same. Returns a
-    value for each parameter of a route, and the ids that bodies may name.
+    `ids` are the ids of the runs, for workspaces whose runs must have equal ids. Returns a value
+    for each route parameter and for each id in a request body.
     """
-    root = _trace(workspace, word, secret, example_id, ids or (uuid7(), uuid7()))
-    project = Project.objects.for_workspace(workspace).get(name=word)
+    root = _trace(workspace, mark, secret, example_id, ids or (uuid7(), uuid7()))
+    project = Project.objects.for_workspace(workspace).get(name=mark)
     Project.objects.for_workspace(workspace).filter(pk=project.pk).update(
-        description=secret, extra={"metadata": {word: secret}}, reference_dataset_id=dataset_id
+        description=secret, extra={"metadata": {mark: secret}}, reference_dataset_id=dataset_id
     )
     return {
         "run_id": UUID(root["id"]),
         "trace_id": UUID(root["id"]),
-        "child_id": _child_of(workspace, root["id"]),
+        "child_id": _find_child_id(workspace, root["id"]),
         "project_id": project.pk,
-        "thread_key": word,
-        "word": word,
+        "thread_key": mark,
+        "word": mark,
         "dataset_id": dataset_id,
         "example_id": example_id,
-        **_feedback(workspace, project, root["id"], word, secret),
-        **_beside(workspace, project, UUID(root["id"]), word, secret),
-        **_exports(workspace, project, word, secret),
-        **_charts(workspace, project, word, secret),
+        **_feedback(workspace, project, root["id"], mark, secret),
+        **_related_rows(workspace, project, UUID(root["id"]), mark, secret),
+        **_exports(workspace, project, mark, secret),
+        **_charts(workspace, project, mark, secret),
     }
 
 
 def _trace(
-    workspace: Workspace, word: str, secret: str, example_id: UUID, ids: tuple[UUID, UUID]
+    workspace: Workspace, mark: str, secret: str, example_id: UUID, ids: tuple[UUID, UUID]
 ) -> dict[str, str]:
-    both = {word: secret}
-    said = {
-        "session_name": word,
-        "name": word,
-        "tags": [word, secret],
-        "inputs": both,
-        "outputs": both,
-        "error": f"{word} {secret}",
-        "serialized": both,
-        "events": [{"name": word, "kwargs": both}],
+    content = {mark: secret}
+    fields = {
+        "session_name": mark,
+        "name": mark,
+        "tags": [mark, secret],
+        "inputs": content,
+        "outputs": content,
+        "error": f"{mark} {secret}",
+        "serialized": content,
+        "events": [{"name": mark, "kwargs": content}],
         "reference_example_id": str(example_id),
-        "extra": {"metadata": both | {"thread_id": word, "ls_model_name": word}, "more": both},
+        "extra": {
+            "metadata": content | {"thread_id": mark, "ls_model_name": mark},
+            "more": content,
+        },
     }
-    root = wire_run(id=ids[0], **said)
+    root = wire_run(id=ids[0], **fields)
     model = {"usage_metadata": {"input_tokens": 41, "output_tokens": 1, "total_tokens": 42}}
-    child = wire_run(root, id=ids[1], **(said | {"run_type": "llm", "outputs": both | model}))
-    body = form(
+    child = wire_run(root, id=ids[1], **(fields | {"run_type": "llm", "outputs": content | model}))
+    body = multipart_body(
         (f"post.{root['id']}", root),
-        (f"attachment.{root['id']}.{word}", secret.encode(), "Content-Type: text/plain"),
+        (f"attachment.{root['id']}.{mark}", secret.encode(), "Content-Type: text/plain"),
         (f"post.{child['id']}", child),
     )
     ingest_runs.ingest(workspace.pk, decoders.decode_multipart(body, BOUNDARY.encode()))
@@ -96,47 +92,47 @@ def _trace(
     return root
 
 
-def _child_of(workspace: Workspace, root_id: str) -> UUID:
-    _, child = run_store.trace(workspace.pk, UUID(root_id))
+def _find_child_id(workspace: Workspace, root_id: str) -> UUID:
+    _, child = run_store.fetch_trace(workspace.pk, UUID(root_id))
     return child.id
 
 
 def _feedback(
-    workspace: Workspace, project: Project, root_id: str, word: str, secret: str
+    workspace: Workspace, project: Project, root_id: str, mark: str, secret: str
 ) -> Values:
-    row = read(workspace, root_id).row
-    said = {
+    row = read_run(workspace, root_id).row
+    fields = {
         "workspace": workspace,
         "project": project,
-        "key": word,
+        "key": mark,
         "score": 0.5,
         "value": secret,
         "label": secret,
         "comment": secret,
         "correction": {"a": secret},
-        "source": {"type": word, "metadata": {"a": secret}},
-        "source_type": word,
+        "source": {"type": mark, "metadata": {"a": secret}},
+        "source_type": mark,
         "extra": {"a": secret},
     }
     on_run = Feedback(
         run_id=row.id,
         trace_id=row.trace_id,
         is_root=True,
-        thread_key=word,
+        thread_key=mark,
         is_on_thread=True,
         start_time=row.start_time,
-        **said,
+        **fields,
     )
     on_run.save()
-    Feedback(**said).save()
+    Feedback(**fields).save()
     config = FeedbackConfig(
-        workspace=workspace, key=word, config={"type": "freeform", "note": secret}
+        workspace=workspace, key=mark, config={"type": "freeform", "note": secret}
     )
     config.save()
     formula = FeedbackFormula(
         workspace=workspace,
         project=project,
-        key=word,
+        key=mark,
         aggregation="sum",
         parts=[{"part_type": "weighted_key", "key": secret, "weight": 1}],
     )
@@ -153,20 +149,20 @@ def _feedback(
     }
 
 
-def _beside(
-    workspace: Workspace, project: Project, trace_id: UUID, word: str, secret: str
+def _related_rows(
+    workspace: Workspace, project: Project, trace_id: UUID, mark: str, secret: str
 ) -> Values:
     view = SavedView(
         workspace=workspace,
         project=project,
-        display_name=word,
+        display_name=mark,
         description=secret,
         filter_string=f'eq(name, "{secret}")',
     )
     price = ModelPrice(
         workspace=workspace,
-        name=word,
-        match_pattern=f"{word}|{secret}",
+        name=mark,
+        match_pattern=f"{mark}|{secret}",
         provider=secret,
         prompt_cost="0.1",
         completion_cost="0.1",
@@ -175,35 +171,38 @@ def _beside(
         workspace=workspace,
         project=project,
         trace_ids=[UUID(int=1)],
-        metadata={word: secret},
-        status="done",  # one that is under way would hide what is planted
+        metadata={mark: secret},
+        status="done",  # a pending deletion would hide the rows
     )
-    held = DeferredOperation(
+    deferred = DeferredOperation(
         workspace=workspace,
         awaited_run_id=uuid4(),
         run_id=uuid4(),
+        is_update=True,
         body=b'{"name":"%s"}' % secret.encode(),
     )
     share = Share(workspace=workspace, project=project, trace_id=trace_id, run_id=trace_id)
-    of_thread = Share(workspace=workspace, project=project, thread_key=word)
-    kept = RetainedTrace(workspace=workspace, trace_id=trace_id)
-    doomed = PendingFileDeletion(workspace=workspace, run_id=uuid4(), path=f"attachments/{secret}")
-    for row in (view, price, deletion, held, share, of_thread, kept, doomed):
+    thread_share = Share(workspace=workspace, project=project, thread_key=mark)
+    retained = RetainedTrace(workspace=workspace, trace_id=trace_id)
+    pending_deletion = PendingFileDeletion(
+        workspace=workspace, run_id=uuid4(), path=f"attachments/{secret}"
+    )
+    for row in (view, price, deletion, deferred, share, thread_share, retained, pending_deletion):
         row.save()
     return {
         "view_id": view.pk,
         "price_id": price.pk,
         "deletion_id": deletion.pk,
         "share_token": share.token,
-        "thread_share_token": of_thread.token,
-        "name": word,
+        "thread_share_token": thread_share.token,
+        "name": mark,
     }
 
 
-def _exports(workspace: Workspace, project: Project, word: str, secret: str) -> Values:
+def _exports(workspace: Workspace, project: Project, mark: str, secret: str) -> Values:
     now = datetime.now(UTC)
     destination = Destination(
-        workspace=workspace, name=word, config={"bucket_name": word, "prefix": secret}
+        workspace=workspace, name=mark, config={"bucket_name": mark, "prefix": secret}
     )
     destination.set_credentials({"access_key_id": secret, "secret_access_key": secret})
     destination.save()
@@ -229,13 +228,13 @@ def _exports(workspace: Workspace, project: Project, word: str, secret: str) -> 
     return {"destination_id": destination.pk, "export_id": export.pk, "part_id": part.pk}
 
 
-def _charts(workspace: Workspace, project: Project, word: str, secret: str) -> Values:
-    section = Section(workspace=workspace, title=word, description=secret, project_id=project.pk)
+def _charts(workspace: Workspace, project: Project, mark: str, secret: str) -> Values:
+    section = Section(workspace=workspace, title=mark, description=secret, project_id=project.pk)
     section.save()
     chart = Chart(
         workspace=workspace,
         section=section,
-        title=word,
+        title=mark,
         description=secret,
         metadata={"a": secret},
         common_filters={"filter": f'eq(name, "{secret}")'},
@@ -245,7 +244,7 @@ def _charts(workspace: Workspace, project: Project, word: str, secret: str) -> V
     return {"section_id": section.pk, "chart_id": chart.pk}
 
 
-def tokens(workspace: Workspace) -> list[str]:
-    """The secrets of the feedback tokens, as their owner sees them."""
+def list_feedback_tokens(workspace: Workspace) -> list[str]:
+    """Return the secrets of the workspace's feedback tokens."""
     rows = FeedbackToken.objects.for_workspace(workspace)
     return [token_url(row).rsplit("/", 1)[1] for row in rows]

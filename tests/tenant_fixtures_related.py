@@ -1,4 +1,4 @@
-"""What stands beside agents and people, in rows that no factory makes: each marked with a word."""
+"""Rows related to agents and organizations that no factory creates, each marked with a name."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from uuid import uuid4
 
 from django.db import connection
+from django.utils.timezone import now
 
 from apps.agent_server.models import (
     AgentRun,
@@ -17,8 +18,10 @@ from apps.agent_server.models import (
     StoreItem,
     StoreVector,
     StreamedEvents,
+    UnreportedAttempt,
 )
 from apps.agent_server.services import webhooks
+from apps.api_keys.models import ClientSession, DeviceLogin, DeviceLoginState
 from apps.api_keys.services import issue_key
 from apps.billing.models import Payment
 from apps.billing.services import get_account, update_account
@@ -27,66 +30,77 @@ from apps.deployments.services.environment import replace_variables
 from apps.ingest.models import RejectionCount
 from apps.organizations.models import InvitationWorkspace, Workspace
 from apps.rate_limits.models import LimitFactor
-from apps.tracing.models import Retention, RunCount
+from apps.trace_store.models import RunCount
+from apps.tracing.models import Retention
 from apps.usage.models import UsageCounter, UsageDay
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def plant_beside_agents(agent: Deployment, run: AgentRun, item: StoreItem, word: str) -> None:
-    """Rows that hang on a deployment, its revision, a run's thread and a store's item."""
-    workspace, thread, data = agent.workspace, run.thread, word.encode()
+def create_agent_rows(agent: Deployment, run: AgentRun, item: StoreItem, mark: str) -> None:
+    """Create rows that belong to a deployment, its revision, a run's thread and a store item."""
+    workspace, thread, data = agent.workspace, run.thread, mark.encode()
     revision = agent.active_revision
-    said = {"graph_id": "agent", "name": word, "description": word, "metadata": {"a": word}}
-    assistant = Assistant(workspace=workspace, deployment=agent, config={"a": word}, **said)
+    fields = {"graph_id": "agent", "name": mark, "description": mark, "metadata": {"a": mark}}
+    assistant = Assistant(workspace=workspace, deployment=agent, config={"a": mark}, **fields)
     assistant.save()
-    AssistantVersion(workspace=workspace, assistant=assistant, version=1, **said).save()
-    here, blob = {"thread": thread, "namespace": word}, {"kind": "json", "blob": data}
+    AssistantVersion(workspace=workspace, assistant=assistant, version=1, **fields).save()
+    location, blob = {"thread": thread, "namespace": mark}, {"kind": "json", "blob": data}
     checkpoint_id = uuid4()
-    Checkpoint.objects.create(checkpoint_id=checkpoint_id, metadata={"a": word}, **here, **blob)
-    CheckpointBlob.objects.create(channel=word, version="1", **here, **blob)
+    Checkpoint.objects.create(checkpoint_id=checkpoint_id, metadata={"a": mark}, **location, **blob)
+    CheckpointBlob.objects.create(channel=mark, version="1", **location, **blob)
     CheckpointWrite.objects.create(
-        checkpoint_id=checkpoint_id, task_id=word, index=0, channel=word, **here, **blob
+        checkpoint_id=checkpoint_id, task_id=mark, index=0, channel=mark, **location, **blob
     )
     StreamedEvents.objects.create(run_id=run.pk, position=1, batches=data)
-    StoreVector.objects.create(item=item, position=0, path=word, dims=2, embedding=[0.0, 1.0])
-    webhooks.get_secret(agent)
-    replace_variables(deployment=agent, variables={word.upper(): word})
-    StatusChange(workspace=workspace, revision=revision, status="DEPLOYED", detail=word).save()
-    Revision.unscoped.filter(pk=revision.pk).update(commit_subject=word)
-    RevisionGraph.unscoped.filter(revision=revision).update(description=word)
+    UnreportedAttempt(
+        workspace=workspace, run_id=run.pk, attempt=1, error=mark, ended_at=now(), due_at=now()
+    ).save()
+    StoreVector.objects.create(item=item, position=0, path=mark, dims=2, embedding=[0.0, 1.0])
+    webhooks.create_secret(agent)
+    replace_variables(deployment=agent, variables={mark.upper(): mark})
+    StatusChange(workspace=workspace, revision=revision, status="DEPLOYED", detail=mark).save()
+    Revision.unscoped.filter(pk=revision.pk).update(commit_subject=mark)
+    RevisionGraph.unscoped.filter(revision=revision).update(description=mark)
 
 
-def plant_beside_people(workspace: Workspace, word: str) -> None:
-    """Keys by choice, invitations to places, limits, what is paid, and what was used."""
+def create_organization_rows(workspace: Workspace, mark: str) -> None:
+    """Create key and invitation workspaces, limits, payments and usage of an organization."""
     organization = workspace.organization
-    key, _ = issue_key(organization=organization, workspace=workspace, name=word, scopes=["read"])
+    key, _ = issue_key(organization=organization, workspace=workspace, name=mark, scopes=["read"])
     key.workspaces.add(workspace)
+    DeviceLogin.objects.create(
+        client_id=mark, device_digest=mark.encode(), user_code_digest=mark.encode(),
+        state=DeviceLoginState.APPROVED, key=key, interval_seconds=5, expires_at=now(),
+    )  # fmt: skip
+    ClientSession.objects.create(
+        key=key, client_id=mark, refresh_digest=mark.encode(), refreshed_at=now(), expires_at=now()
+    )
     for invitation in organization.invitations.all():
         InvitationWorkspace.objects.create(
             invitation=invitation, workspace=workspace, role="viewer"
         )
-    LimitFactor.objects.create(organization=organization, category=word, factor=1.0)
+    LimitFactor.objects.create(organization=organization, category=mark, factor=1.0)
     account = get_account(organization.pk)
-    update_account(account, {"name": word, "address": word, "email": f"{word}@example.com"})
-    Payment.objects.create(account=account, invoice=word, description=word, amount=1, method=word)
+    update_account(account, {"name": mark, "address": mark, "email": f"{mark}@example.com"})
+    Payment.objects.create(account=account, invoice=mark, description=mark, amount=1, method=mark)
     UsageDay(workspace=workspace, day=NOW.date(), runs=1).save()
     UsageCounter.objects.create(workspace_id=workspace.pk, hour=NOW, process=uuid4(), bytes=1)
     Retention.objects.create(organization=organization, workspace=workspace)
     RunCount(workspace=workspace, project_id=uuid4(), hour=NOW, runs=1).save()
-    RejectionCount(workspace=workspace, hour=NOW, reason=word, count=1).save()
+    RejectionCount(workspace=workspace, hour=NOW, reason=mark, count=1).save()
 
 
-def plant_spans(workspace: Workspace, word: str) -> None:
-    """What is remembered of spans whose trace is not whole."""
+def create_span_rows(workspace: Workspace, mark: str) -> None:
+    """Create the rows of OTLP spans whose trace is incomplete."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "INSERT INTO tracing_otlptrace (workspace_id, trace_id, first_at, last_at, root_run_id,"
+            "INSERT INTO ingest_otlptrace (workspace_id, trace_id, first_at, last_at, root_run_id,"
             " root_segment) VALUES (%s, %s, %s, %s, %s, %s)",
-            [workspace.pk, uuid4(), NOW, NOW, uuid4(), word],
+            [workspace.pk, uuid4(), NOW, NOW, uuid4(), mark],
         )
         cursor.execute(
-            "INSERT INTO tracing_otlporphan (workspace_id, trace_id, awaits, run_id,"
+            "INSERT INTO ingest_otlpwaitingspan (workspace_id, trace_id, awaits, run_id,"
             " partition_time)"
             " VALUES (%s, %s, %s, %s, %s)",
             [workspace.pk, uuid4(), uuid4(), uuid4(), NOW],

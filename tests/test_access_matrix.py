@@ -1,14 +1,15 @@
-"""Every route, method and socket, asked by everybody who must not get through.
+"""Every route, method and socket, requested by callers without access.
 
-tests/test_tenancy.py walks with every method; here the (route, method) pairs that exist are asked
-by many more callers: keys that are revoked or expired, roles that may only read, members without
-the workspace. Routes join by themselves.
+tests/test_tenancy.py sends every method; here the existing (route, method) pairs are requested by
+many more callers: revoked and expired keys, read-only roles, members without the workspace. New
+routes are included automatically.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from datetime import timedelta
 from functools import cached_property
 from typing import Any
@@ -16,139 +17,156 @@ from typing import Any
 import pytest
 from channels.testing import HttpCommunicator, WebsocketCommunicator
 from django.conf import settings
-from django.db import connection
+from django.db import connection, transaction
 from django.test import Client
 from django.urls import get_resolver
 from django.utils import timezone
 
 from apps.agent_server.endpoints import routes as agents
+from apps.agent_server.messaging import calls as graph_calls
 from apps.api_keys import services as api_keys
 from apps.api_keys.models import ApiKey
 from apps.core.json import dumps_text
-from apps.deployments import routing as deployments
+from apps.deployments import consumers as deployments
 from apps.organizations.models import Workspace
+from apps.tracing.services import ensure_default_project
 from config.asgi import application
-from tests.audit.decisions import decisions
-from tests.factories.api_keys import key_for, row_of
+from tests import agent_client
+from tests.audit.decisions import load_decisions
+from tests.factories.api_keys import api_key_row, key_for
 from tests.factories.organizations import (
     MembershipFactory,
     UserFactory,
     WorkspaceFactory,
     WorkspaceMembershipFactory,
 )
-from tests.methods import methods_of, views
-from tests.other_tenant import PARAMETER, Foreign
+from tests.factories.tracing import ProjectFactory
+from tests.methods import find_change_methods, list_views
+from tests.other_tenant import PARAMETER, OtherTenant
 from tests.test_tenancy import ALL, INGEST, OPEN, agent_routes
+
+pytestmark = pytest.mark.exhaustive
 
 log = logging.getLogger(__name__)
 SENTINEL = b"sentinel"
-# The outsider sent the ids themselves; these words nobody sent.
-SHOWN_ONLY_THERE = ("sentinel@example.com", "sentinel.example", "git.example/sentinel")
-# One's own name, keys, organizations and ways in and out.
-OWN = {
+# The outsider knows the ids, but not these values.
+UNKNOWN_TO_OUTSIDER = ("sentinel@example.com", "sentinel.example", "git.example/sentinel")
+# Routes of the user's own name, keys, organizations and sessions.
+OWN_ROUTES = {
     "/orgs/members/basic", "/orgs", "/organizations", "/sign-out", "/end-impersonation",
     "/invitations/<str:token>", "/o/<uuid:workspace_id>/settings/keys/personal",
     "/o/<uuid:workspace_id>/settings/organization/leave",
 }  # fmt: skip
 PAGES = ("/o/", "/account", "/sign-", "/organizations", "/end-impersonation")
-NO_WAY = {301, 302, 307, 401, 403, 404, 405}
-# What may be done by who may only read: asking by POST, and what leads in or out.
-HARMLESS = {"[asks]", "[none]", "[self]", "[mail]"}
+REFUSED_STATUSES = {301, 302, 307, 401, 403, 404, 405}
+# Browsers redeem a feedback token by GET, as the SDK documents.
+WRITING_READS = {"/feedback/tokens/<uuid:token>"}
+# POST requests that read-only roles may send: queries, and routes of their own account.
+READ_ONLY_DECISIONS = {"[asks]", "[none]", "[self]", "[mail]"}
+ROUTES_PER_DIGEST = 40
 
 
-def secret_of(workspace: Workspace, *scopes: str, **fields: Any) -> str:
+def create_key(workspace: Workspace, *scopes: str, **fields: Any) -> str:
     secret = key_for(workspace, *scopes)
-    ApiKey.objects.filter(pk=row_of(secret).pk).update(**fields)
+    ApiKey.objects.filter(pk=api_key_row(secret).pk).update(**fields)
     api_keys.clear_cache()
     return secret
 
 
 class Callers:
-    """Who must not get through to that workspace, by name: headers, and who is signed in."""
+    """Callers without access to the workspace, by name: API keys and users."""
 
-    def __init__(self, foreign: Foreign) -> None:
-        self.workspace = foreign.workspace
+    def __init__(self, other_tenant: OtherTenant) -> None:
+        self.workspace = other_tenant.workspace
 
     @cached_property
     def keys(self) -> dict[str, str]:
-        now, own = timezone.now(), self.workspace
-        stranger = WorkspaceFactory()
+        now, workspace = timezone.now(), self.workspace
+        outsider = WorkspaceFactory()
         return {
             "unknown key": "slip_unknown",
-            "revoked key": secret_of(own, revoked_at=now),
-            "expired key": secret_of(own, expires_at=now - timedelta(seconds=1)),
-            "outsider's key": key_for(stranger),
-            "sister workspace's key": key_for(WorkspaceFactory(organization=own.organization)),
-            "ingest-only key": key_for(own, "ingest"),
+            "revoked key": create_key(workspace, revoked_at=now),
+            "expired key": create_key(workspace, expires_at=now - timedelta(seconds=1)),
+            "outsider's key": key_for(outsider),
+            "sister workspace's key": key_for(
+                WorkspaceFactory(organization=workspace.organization)
+            ),
+            "ingest-only key": key_for(workspace, "ingest"),
         }
 
-    def people(self) -> dict[str, Any]:
-        own = self.workspace
+    def users(self) -> dict[str, Any]:
+        workspace = self.workspace
         outsider = WorkspaceMembershipFactory(role="admin").user
-        member = MembershipFactory(organization=own.organization, role="member").user
+        member = MembershipFactory(organization=workspace.organization, role="member").user
         return {"outsider": outsider, "member of another workspace": member}
 
 
 @pytest.fixture
-def foreign() -> Foreign:
-    return Foreign.make()
+def other_tenant() -> OtherTenant:
+    return OtherTenant.make()
 
 
-def pairs(foreign: Foreign) -> list[tuple[str, str]]:
-    """The routes with the methods that they take."""
-    taken = {(route, method) for method, route in agent_routes()}
-    for route, view in views(get_resolver()):
-        taken |= {(route, method) for method in ("get", *methods_of(route, view))}
+def list_route_methods(other_tenant: OtherTenant) -> list[tuple[str, str]]:
+    """Return the routes with their methods."""
+    route_methods = {(route, method) for method, route in agent_routes()}
+    for route, view in list_views(get_resolver()):
+        route_methods |= {(route, method) for method in ("get", *find_change_methods(route, view))}
     return sorted(
         (route, method)
-        for route, method in taken
-        if route in ALL and set(PARAMETER.findall(route)) <= set(foreign.values)
-    )  # parameters that are not known fail in test_tenancy
+        for route, method in route_methods
+        if route in ALL and set(PARAMETER.findall(route)) <= set(other_tenant.values)
+    )  # unknown parameters fail in test_tenancy
 
 
-def ask(client: Client, method: str, path: str, headers: dict[str, str]) -> Any:
+def send_request(client: Client, method: str, path: str, headers: dict[str, str]) -> Any:
     data = {} if method == "get" else {"data": "{}", "content_type": "application/json"}
     return getattr(client, method)(path, headers=headers, **data)
 
 
 @pytest.mark.django_db
-def test_nobody_who_has_no_right_gets_through(foreign):
-    callers, asked, found = Callers(foreign), 0, []
-    walks: list[tuple[str, Client, dict[str, str]]] = [("anonymous", Client(), {})]
-    walks += [(name, Client(), {"X-Api-Key": key}) for name, key in callers.keys.items()]
-    for name, user in callers.people().items():
+def test_callers_without_access_get_no_data_from_any_route(other_tenant):
+    callers, request_count, violations = Callers(other_tenant), 0, []
+    callers_with_clients: list[tuple[str, Client, dict[str, str]]] = [("anonymous", Client(), {})]
+    callers_with_clients += [
+        (name, Client(), {"X-Api-Key": key}) for name, key in callers.keys.items()
+    ]
+    for name, user in callers.users().items():
         client = Client()
         client.force_login(user)
-        walks.append((name, client, {"X-Tenant-Id": str(foreign.workspace.pk)}))
+        callers_with_clients.append((name, client, {"X-Tenant-Id": str(other_tenant.workspace.pk)}))
 
-    for route, method in pairs(foreign):
-        path = foreign.path(route)
-        for name, client, headers in walks:
-            if not _is_meant_for(name, route, path, foreign):
+    for route, method in list_route_methods(other_tenant):
+        path = other_tenant.path(route)
+        for name, client, headers in callers_with_clients:
+            if not _is_meant_for(name, route, path, other_tenant):
                 continue
-            asked += 1
-            response = ask(client, method, path, headers)
-            said = b"".join(response) if response.streaming else response.content
-            leaks = SENTINEL in said.replace(path.encode(), b"")
-            own_place = name.endswith("key") and not PARAMETER.search(route)
-            refused = response.status_code in NO_WAY or (own_place and "workspace" not in path)
-            if leaks or response.status_code >= 500 or not refused:
-                found.append(f"{name}: {method} {route}: {response.status_code} {said[:120]!r}")
+            request_count += 1
+            response = send_request(client, method, path, headers)
+            body = b"".join(response) if response.streaming else response.content
+            leaks = SENTINEL in body.replace(path.encode(), b"")
+            is_own_workspace = name.endswith("key") and not PARAMETER.search(route)
+            is_refused = response.status_code in REFUSED_STATUSES or (
+                is_own_workspace and "workspace" not in path
+            )
+            if leaks or response.status_code >= 500 or not is_refused:
+                violations.append(
+                    f"{name}: {method} {route}: {response.status_code} {body[:120]!r}"
+                )
 
-    log.info("%s pairs of route and caller", asked)
-    assert not found, "\n".join(found)
+    log.info("%s pairs of route and caller", request_count)
+    assert not violations, "\n".join(violations)
 
 
-def _is_meant_for(name: str, route: str, path: str, foreign: Foreign) -> bool:
-    """Whether the caller has nothing to look for there: in a place of their own they may write."""
+def _is_meant_for(name: str, route: str, path: str, other_tenant: OtherTenant) -> bool:
+    """Whether the caller must be refused there: in their own workspace they may write."""
     if route.startswith(("/account", "/sign-up")):
-        return False  # doors, and a person's own pages: tests/accounts
+        return False  # public pages and the user's own pages: tests/accounts
     if name == "ingest-only key":
         return route not in INGEST
     if name == "sister workspace's key" and route.startswith("/org-charts"):
-        return False  # of its own organization; it has no points of workspaces out of reach
+        return False  # charts of its own organization have no points of other workspaces
     if name in {"outsider's key", "sister workspace's key"}:
-        # A bare update of an unknown run is kept for it, in the caller's own workspace.
+        # An update of an unknown run is deferred in the caller's own workspace.
         return bool(PARAMETER.search(route)) and route != "/runs/<uuid:run_id>"
     if name in {"outsider", "member of another workspace"}:
         return bool(PARAMETER.search(route))
@@ -157,82 +175,172 @@ def _is_meant_for(name: str, route: str, path: str, foreign: Foreign) -> bool:
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("role", ["viewer", "annotator"])
-def test_a_role_that_may_only_read_changes_nothing(foreign, role):
-    own = foreign.workspace
+def test_read_only_roles_change_nothing(other_tenant, role):
+    workspace = other_tenant.workspace
     user = UserFactory()
-    MembershipFactory(organization=own.organization, user=user, role="viewer")
-    WorkspaceMembershipFactory(workspace=own, user=user, role=role)
+    MembershipFactory(organization=workspace.organization, user=user, role="viewer")
+    WorkspaceMembershipFactory(workspace=workspace, user=user, role=role)
     client = Client()
     client.force_login(user)
-    headers = {"X-Tenant-Id": str(own.pk), "X-Organization-Id": str(own.organization_id)}
-    before, found, asked = rows(own), [], 0
+    headers = {
+        "X-Tenant-Id": str(workspace.pk),
+        "X-Organization-Id": str(workspace.organization_id),
+    }
+    digests_before, violations, request_count = digest_tables(workspace), [], 0
 
-    for (method, route), decided in decisions().items():
-        if route in OPEN or decided in HARMLESS or _is_own(route):
+    for (method, route), decision in load_decisions().items():
+        if route in OPEN or decision in READ_ONLY_DECISIONS or _is_own(route):
             continue
         if "feedback" in route and role == "annotator":
             continue
-        asked += 1
-        response = ask(client, method, foreign.path(route), headers)
-        if response.status_code not in NO_WAY:
-            found.append(f"{method} {route}: {response.status_code} {response.content[:120]!r}")
+        request_count += 1
+        response = send_request(client, method, other_tenant.path(route), headers)
+        if response.status_code not in REFUSED_STATUSES:
+            violations.append(
+                f"{method} {route}: {response.status_code} {response.content[:120]!r}"
+            )
 
-    log.info("%s pairs of route and caller", asked)
-    assert not found, "\n".join(found)
-    assert rows(own) == before
+    log.info("%s pairs of route and caller", request_count)
+    assert not violations, "\n".join(violations)
+    assert digest_tables(workspace) == digests_before
+
+
+@pytest.fixture
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No worker ends a run or answers a graph call: each would take its whole time limit."""
+    monkeypatch.setattr(agent_client, "TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr(graph_calls, "MAX_CALL_SECONDS", 0)
 
 
 @pytest.mark.django_db
-def test_ids_of_elsewhere_in_bodies_reach_nothing(foreign):
-    """Who may do everything in a place of their own names the rows of another in each body."""
+def test_reads_by_an_owner_write_nothing(other_tenant, short_waits):
+    """`GET .../webhook-secret` created the secret that it returned."""
+    workspace = other_tenant.workspace
+    user = MembershipFactory(organization=workspace.organization, role="owner").user
+    WorkspaceMembershipFactory(workspace=workspace, user=user, role="admin")
+    client = Client()
+    client.force_login(user)
+    headers = {
+        "X-Tenant-Id": str(workspace.pk),
+        "X-Organization-Id": str(workspace.organization_id),
+    }
+    ensure_default_project(workspace.pk)  # as the creation of each workspace does
+    routes = [
+        route
+        for route, method in list_route_methods(other_tenant)
+        if method == "get" and route not in WRITING_READS
+    ]
+    succeeded: set[str] = set()
+
+    def read(route: str) -> None:
+        response = send_request(client, "get", other_tenant.path(route), headers)
+        if response.status_code == 200:
+            succeeded.add(route)
+        if response.streaming:
+            b"".join(response)
+
+    writing = [
+        group
+        for start in range(0, len(routes), ROUTES_PER_DIGEST)
+        for group in find_writing_routes(workspace, read, routes[start : start + ROUTES_PER_DIGEST])
+    ]
+
+    log.info("%s routes were read", len(succeeded))
+    assert writing == []
+    assert len(succeeded) > 100
+
+
+def find_writing_routes(
+    workspace: Workspace, read: Callable[[str], None], routes: list[str]
+) -> list[tuple[list[str], list[str]]]:
+    """Read the routes together and, if tables have changed, again one by one to find the cause.
+
+    Returns routes with the tables that changed; all routes if none of them writes alone.
+    """
+    before, savepoint = digest_tables(workspace), transaction.savepoint()
+    for route in routes:
+        read(route)
+    after = digest_tables(workspace)
+    if after == before:
+        transaction.savepoint_commit(savepoint)
+        return []
+    changed = [name for name in after if after[name] != before[name]]
+    if len(routes) == 1:
+        return [(routes, changed)]
+    transaction.savepoint_rollback(savepoint)
+    groups = [group for route in routes for group in find_writing_routes(workspace, read, [route])]
+    return groups or [(routes, changed)]
+
+
+@pytest.mark.django_db
+def test_a_route_that_writes_is_found_within_its_group(other_tenant):
+    workspace = other_tenant.workspace
+
+    def read(route: str) -> None:
+        if route == "/writes":
+            ProjectFactory(workspace=workspace)
+
+    assert find_writing_routes(workspace, read, ["/reads", "/reads-too"]) == []
+    assert find_writing_routes(workspace, read, ["/reads", "/writes", "/reads-too"]) == [
+        (["/writes"], ["tracing_project"])
+    ]
+
+
+@pytest.mark.django_db
+def test_ids_of_another_tenant_in_bodies_have_no_effect(other_tenant):
+    """An administrator of another workspace sends the ids of the tenant's rows in each body."""
     outsider = WorkspaceFactory()
     headers = {"X-Api-Key": key_for(outsider), "X-Tenant-Id": str(outsider.pk)}
-    body, before, found = dumps_text(body_of(foreign)), rows(foreign.workspace), []
-    wanted = [one for one in decisions() if not PARAMETER.search(one[1])]
+    body, digests_before, violations = (
+        dumps_text(build_body(other_tenant)),
+        digest_tables(other_tenant.workspace),
+        [],
+    )
+    routes_without_parameter = [key for key in load_decisions() if not PARAMETER.search(key[1])]
 
-    for method, route in wanted:
+    for method, route in routes_without_parameter:
         if route.startswith(PAGES):
-            continue  # a key opens none
+            continue  # pages do not accept keys
         response = getattr(Client(), method)(
             route, body, content_type="application/json", headers=headers
         )
-        said = response.content.decode(errors="replace")
-        if response.status_code >= 500 or any(name in said for name in SHOWN_ONLY_THERE):
-            found.append(f"{method} {route}: {response.status_code} {said[:120]!r}")
+        text = response.content.decode(errors="replace")
+        if response.status_code >= 500 or any(name in text for name in UNKNOWN_TO_OUTSIDER):
+            violations.append(f"{method} {route}: {response.status_code} {text[:120]!r}")
 
-    assert not found, "\n".join(found)
-    assert rows(foreign.workspace) == before
+    assert not violations, "\n".join(violations)
+    assert digest_tables(other_tenant.workspace) == digests_before
 
 
-def body_of(foreign: Foreign) -> dict[str, Any]:
-    """Every id of the foreign rows, under every name that a body may have for it."""
-    of = {name: str(value) for name, value in foreign.values.items()}
-    run, project = of["run_id"], of["project_id"]
+def build_body(other_tenant: OtherTenant) -> dict[str, Any]:
+    """Return a body with each id of the other tenant under each field name that bodies use."""
+    ids = {name: str(value) for name, value in other_tenant.values.items()}
+    run, project = ids["run_id"], ids["project_id"]
     return {
-        **of,
+        **ids,
         "id": project, "ids": [project], "project_ids": [project],
         "session": project, "session_id": project, "session_ids": [project],
         "reference_session_id": project, "trace": run, "trace_ids": [run], "runs": [run],
-        "run_ids": [run], "run": run, "parent_run_id": run, "tenant_id": of["workspace_id"],
-        "workspace_ids": [of["workspace_id"]], "workspaces": [of["workspace_id"]],
-        "tag_value_ids": [of["tag_value_id"]], "resource_type": "project", "resource_id": project,
-        "resource_ids": [project], "bulk_export_destination_id": of["destination_id"],
-        "user_id": of["identity_id"], "role": of["role_id"], "limit_type": "monthly_traces",
-        "limit_value": 1, "share_tokens": [of["share_token"]], "key": "mine", "name": "mine",
+        "run_ids": [run], "run": run, "parent_run_id": run, "tenant_id": ids["workspace_id"],
+        "workspace_ids": [ids["workspace_id"]], "workspaces": [ids["workspace_id"]],
+        "tag_value_ids": [ids["tag_value_id"]], "resource_type": "project", "resource_id": project,
+        "resource_ids": [project], "bulk_export_destination_id": ids["destination_id"],
+        "user_id": ids["identity_id"], "role": ids["role_id"], "limit_type": "monthly_traces",
+        "limit_value": 1, "share_tokens": [ids["share_token"]], "key": "mine", "name": "mine",
         "value": "mine", "display_name": "mine", "title": "mine", "metadata": {"a": ["b"]},
         "start_time": "2026-01-01T00:00:00Z", "end_time": "2026-01-02T00:00:00Z", "score": 1,
     }  # fmt: skip
 
 
 def _is_own(route: str) -> bool:
-    """What is a person's own, whatever their role: the account, keys of their own, leaving."""
-    own = ("/account", "/sign-up", "/api-key/current", "/me", "/orgs/pending")
-    return route.startswith(own) or route in OWN
+    """Whether the route belongs to the user whatever their role: account, own keys, leaving."""
+    prefixes = ("/account", "/sign-up", "/api-key/current", "/me", "/orgs/pending")
+    return route.startswith(prefixes) or route in OWN_ROUTES
 
 
-def rows(workspace: Workspace) -> dict[str, str]:
-    """What a workspace has in each table, as a digest."""
-    found = {}
+def digest_tables(workspace: Workspace) -> dict[str, str]:
+    """Return a digest of the workspace's rows in each table."""
+    digests = {}
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid"
@@ -245,20 +353,20 @@ def rows(workspace: Workspace) -> dict[str, str]:
                 " WHERE workspace_id = %s",
                 [workspace.pk],
             )
-            found[table] = cursor.fetchone()[0]
-    return found
+            digests[table] = cursor.fetchone()[0]
+    return digests
 
 
 @pytest.fixture
 def committed(transactional_db: None) -> Any:
-    """Consumers have connections of their own, so what they are to find is committed."""
-    yield Foreign.make()
+    """The other tenant with committed rows, as consumers have their own connections."""
+    yield OtherTenant.make()
     with connection.cursor() as cursor:
         cursor.execute("TRUNCATE trace_store_run, trace_store_run_payload")
 
 
 @pytest.mark.xdist_group("machine")
-def test_no_stream_and_no_socket_opens_to_who_has_no_right(committed):
+def test_callers_without_access_open_no_stream_and_no_socket(committed):
     keys = Callers(committed).keys
     callers = {"anonymous": {}, **{name: {"x-api-key": key} for name, key in keys.items()}}
     streams = [
@@ -266,46 +374,48 @@ def test_no_stream_and_no_socket_opens_to_who_has_no_right(committed):
     ]
     sockets = socket_paths(committed)
 
-    async def walk() -> list[str]:
-        found = []
+    async def request_all() -> list[str]:
+        violations = []
         for name, headers in callers.items():
             raw = [(n.encode(), v.encode()) for n, v in headers.items()]
             for method, path in streams:
-                status, body = await stream(method, path, raw)
-                if status not in NO_WAY or SENTINEL in body.replace(path.encode(), b""):
-                    found.append(f"{name}: {method} {path}: {status} {body[:120]!r}")
-            opened = [path for path in sockets if await opens(path, raw)]
-            found += [f"{name}: socket {path} opened" for path in opened]
-        return found
+                status, body = await request_stream(method, path, raw)
+                if status not in REFUSED_STATUSES or SENTINEL in body.replace(path.encode(), b""):
+                    violations.append(f"{name}: {method} {path}: {status} {body[:120]!r}")
+            opened = [path for path in sockets if await opens_socket(path, raw)]
+            violations += [f"{name}: socket {path} opened" for path in opened]
+        return violations
 
-    found = asyncio.run(walk())
+    violations = asyncio.run(request_all())
 
-    asked = len(callers) * (len(streams) + len(sockets))
-    log.info("%s pairs of route and caller", asked)
-    assert not found, "\n".join(found)
+    request_count = len(callers) * (len(streams) + len(sockets))
+    log.info("%s pairs of route and caller", request_count)
+    assert not violations, "\n".join(violations)
 
 
-def socket_paths(foreign: Foreign) -> list[str]:
+def socket_paths(other_tenant: OtherTenant) -> list[str]:
     every = [*deployments.websocket_routes, *agents.websocket_routes]
-    return [foreign.path(f"/{route.pattern}") for route in every]
+    return [other_tenant.path(f"/{route.pattern}") for route in every]
 
 
-async def stream(method: str, path: str, headers: list[tuple[bytes, bytes]]) -> tuple[int, bytes]:
+async def request_stream(
+    method: str, path: str, headers: list[tuple[bytes, bytes]]
+) -> tuple[int, bytes]:
     body = b"" if method == "get" else b"{}"
     length = (b"content-length", str(len(body)).encode())
-    asked = HttpCommunicator(
+    communicator = HttpCommunicator(
         application, method.upper(), path, body=body, headers=[*headers, length]
     )
-    answer = await asked.get_response(timeout=20)
+    answer = await communicator.get_response(timeout=60)
     return answer["status"], answer["body"]
 
 
-async def opens(path: str, headers: list[tuple[bytes, bytes]]) -> bool:
+async def opens_socket(path: str, headers: list[tuple[bytes, bytes]]) -> bool:
     origin = (b"origin", settings.BASE_URL.encode())
-    asked = WebsocketCommunicator(application, path, headers=[*headers, origin])
-    connected, _ = await asked.connect(timeout=20)
+    communicator = WebsocketCommunicator(application, path, headers=[*headers, origin])
+    connected, _ = await communicator.connect(timeout=60)
     if connected:
-        answer = await asked.receive_output(timeout=20)
+        answer = await communicator.receive_output(timeout=60)
         connected = answer["type"] != "websocket.close"
-    await asked.disconnect()
+    await communicator.disconnect()
     return connected

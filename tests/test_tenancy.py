@@ -1,7 +1,7 @@
-"""The wall: every route, walked by callers who must not get through.
+"""Tenant isolation: every route, requested by callers without access.
 
-Routes join by themselves. One with a parameter that tests/other_tenant.py does not know, or
-one that is open to all and not listed in `OPEN`, fails until somebody says what it exposes.
+New routes are included automatically. A route with a parameter that tests/other_tenant.py does not
+know, or a public route that is not in `OPEN`, fails until it is registered there.
 """
 
 from __future__ import annotations
@@ -24,49 +24,53 @@ from tests.factories.organizations import (
     WorkspaceFactory,
     WorkspaceMembershipFactory,
 )
-from tests.other_tenant import PARAMETER, Foreign
+from tests.other_tenant import PARAMETER, OtherTenant
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.exhaustive]
 
 METHODS = ["get", "post", "put", "patch", "delete"]
-# Answers that give nothing away, and, for those who know no key, a way to sign in.
-HIDDEN = {404, 405}
-SHUT = {302, 401, 403, 404, 405}
-# What an ingest-only key is for.
+# Statuses that reveal nothing; without credentials also a redirect to the sign-in page.
+NOT_FOUND_STATUSES = {404, 405}
+REFUSED_STATUSES = {302, 401, 403, 404, 405}
+# Routes for ingest-only keys.
 INGEST = {
     "/runs", "/runs/batch", "/runs/multipart", "/runs/<uuid:run_id>",
-    "/otel/v1/traces", "/otel/v1/claude_code",
-    "/auth",  # any key may ask whether it is good, and whose it is
+    "/otel/v1/traces", "/otel/v1/claude_code", "/otel/v1/metrics", "/otel/v1/logs",
+    "/auth",  # any key may check its validity and owner
 }  # fmt: skip
 
-# Open to everybody, and why that is meant.
+# Public routes, with the reason.
 OPEN = {
     "/healthz": "for load balancers",
     "/readyz": "for load balancers",
-    "/sign-in": "the door",
-    "/sign-up": "the door, where the operator opens it",
-    "/account/inactive": "says that an account is closed, not whose",
-    "/account/verify": "says where to look for the mail",
-    "/account/verify/<str:key>": "the link of a mail: whoever has it",
-    "/account/password/reset": "asks for an address and says nothing about it",
-    "/account/password/reset/sent": "says where to look for the mail",
-    "/account/password/reset/done": "leads to the door",
-    "/account/password/reset/<word:uidb36>-<str:key>": "the link of a mail: whoever has it",
-    "/account/oidc/<str:provider_id>/callback": "the way back from an identity provider",
-    "/account/oidc-cancelled": "leads to the door",
-    "/account/oidc-failed": "leads to the door",
-    "/info": "clients ask before they have a key",
+    "/sign-in": "the sign-in page",
+    "/sign-up": "the sign-up page, where the operator allows it",
+    "/account/inactive": "says that an account is closed, without its name",
+    "/account/verify": "asks the user to read their mail",
+    "/account/verify/<str:key>": "the link in a mail is the credential",
+    "/account/password/reset": "asks for an address and reveals nothing about it",
+    "/account/password/reset/sent": "asks the user to read their mail",
+    "/account/password/reset/done": "leads to the sign-in page",
+    "/account/password/reset/<word:uidb36>-<str:key>": "the link in a mail is the credential",
+    "/account/oidc/<str:provider_id>/callback": "the redirect from an identity provider",
+    "/account/oidc-cancelled": "leads to the sign-in page",
+    "/account/oidc-failed": "leads to the sign-in page",
+    "/.well-known/oauth-authorization-server": "addresses of the token routes: it shows no row",
+    "/.well-known/oauth-authorization-server/api": "addresses of the token routes: no row",
+    "/oauth/device/code": "clients start a sign-in, which a user has to approve",
+    "/oauth/token": "the code or the refresh token in the body is the credential",
+    "/info": "clients request it before they have a key",
     "/info/health": "for load balancers",
     "/ok": "for load balancers",
-    "/openapi.json": "the same for everybody: it shows no row",
-    "/public/schemas/v1/message.json": "the same for everybody: it shows no row",
-    "/public/schemas/v1/tooldef.json": "the same for everybody: it shows no row",
-    "/auth/public": "how to sign in: it shows no row",
-    "/v1/beacon/verify": "agent servers elsewhere call it; nothing is kept",
-    "/v1/beacon/ingest-traces": "agent servers elsewhere call it; nothing is kept",
-    "/v1/beacon/usage-snapshot": "agent servers elsewhere call it; nothing is kept",
-    "/v1/beacon/v1/metrics": "agent servers elsewhere call it; nothing is kept",
-    "/v1/beacon/v1/traces": "agent servers elsewhere call it; nothing is kept",
+    "/openapi.json": "static: it shows no row",
+    "/public/schemas/v1/message.json": "static: it shows no row",
+    "/public/schemas/v1/tooldef.json": "static: it shows no row",
+    "/auth/public": "sign-in methods: it shows no row",
+    "/v1/beacon/verify": "agent servers elsewhere call it; nothing is stored",
+    "/v1/beacon/ingest-traces": "agent servers elsewhere call it; nothing is stored",
+    "/v1/beacon/usage-snapshot": "agent servers elsewhere call it; nothing is stored",
+    "/v1/beacon/v1/metrics": "agent servers elsewhere call it; nothing is stored",
+    "/v1/beacon/v1/traces": "agent servers elsewhere call it; nothing is stored",
     "/agents/<slug:slug>": "for load balancers",
     "/agents/<slug:slug>/ok": "for load balancers",
     "/agents/<slug:slug>/docs": "the same for every agent: it shows no row",
@@ -74,13 +78,13 @@ OPEN = {
 }
 
 
-def routes(resolver: URLResolver, prefix: str = "/") -> Iterator[str]:
+def list_routes(resolver: URLResolver, prefix: str = "/") -> Iterator[str]:
     for entry in resolver.url_patterns:
         path = f"{prefix}{entry.pattern}"
         if path.startswith("/admin/"):
-            continue  # Django's own door: staff only, walked below as one
+            continue  # Django's admin site: for staff only, tested below
         if isinstance(entry, URLResolver):
-            yield from routes(entry, path)
+            yield from list_routes(entry, path)
         else:
             assert isinstance(entry, URLPattern)
             yield path.replace("^", "").replace("$", "")
@@ -91,38 +95,38 @@ def agent_routes() -> list[tuple[str, str]]:
     return [(endpoint.method.lower(), f"/{endpoint.route}") for endpoint in ENDPOINTS]
 
 
-ALL = sorted({*routes(get_resolver()), *(path for _, path in agent_routes())} - set(OPEN))
+ALL = sorted({*list_routes(get_resolver()), *(path for _, path in agent_routes())} - set(OPEN))
 
 
 @pytest.fixture
-def foreign() -> Foreign:
-    return Foreign.make()
+def other_tenant() -> OtherTenant:
+    return OtherTenant.make()
 
 
 @pytest.fixture
 def outsider() -> Workspace:
-    """A workspace of somebody who may do everything, there and in their organization."""
+    """The workspace of an outsider who is administrator of it and owner of its organization."""
     workspace = WorkspaceFactory()
     owner = MembershipFactory(organization=workspace.organization, role="owner").user
     return WorkspaceMembershipFactory(workspace=workspace, user=owner, role="admin").workspace
 
 
-def everywhere(workspace: Workspace) -> dict[str, str]:
-    """A key for the whole organization, in that workspace."""
+def organization_key_headers(workspace: Workspace) -> dict[str, str]:
+    """Return headers with an organization-wide key and the workspace."""
     _, secret = issue_key(organization=workspace.organization, name="test", scopes=["admin"])
     return {"X-Api-Key": secret, "X-Tenant-Id": str(workspace.pk)}
 
 
-def walk(
-    foreign: Foreign, client: Client, allowed: set[int], wanted: list[str], **headers: str
+def find_violations(
+    other_tenant: OtherTenant, client: Client, allowed: set[int], paths: list[str], **headers: str
 ) -> list[str]:
-    """What answered otherwise than it may, or with a byte of a foreign row; `[]` when all is well.
+    """Return the requests with a status that is not allowed or with data of the other tenant.
 
-    Ids in an answer are no leak: the caller sent them.
+    Ids in a response are not a leak, as the caller sent them.
     """
-    found = []
-    for route in wanted:
-        path = foreign.path(route)
+    violations = []
+    for route in paths:
+        path = other_tenant.path(route)
         for method in METHODS:
             response = getattr(client, method)(
                 path,
@@ -130,72 +134,85 @@ def walk(
                 headers=headers,
                 **({} if method == "get" else {"content_type": "application/json"}),
             )
-            said = response.content
-            leaks = b"sentinel" in said.replace(path.encode(), b"")
+            content = response.content
+            leaks = b"sentinel" in content.replace(path.encode(), b"")
             if response.status_code not in allowed or leaks or not _is_well_shaped(response):
-                found.append(f"{method} {route}: {response.status_code} {said[:200]!r}")
-    return found
+                violations.append(f"{method} {route}: {response.status_code} {content[:200]!r}")
+    return violations
 
 
 def _is_well_shaped(response: Any) -> bool:
-    """Whether a refusal in JSON has the one error shape."""
+    """Whether a JSON error response has the common format."""
     is_json = response.headers.get("Content-Type", "").startswith("application/json")
     if response.status_code < 400 or not is_json or not response.content:
         return True
     return set(json.loads(response.content)) - {"error"} == {"detail", "code", "errors"}
 
 
-def test_each_parameter_of_a_route_is_known(foreign):
+def test_each_parameter_of_a_route_is_known(other_tenant):
     names = {name for route in ALL for name in PARAMETER.findall(route)}
 
-    assert names - set(foreign.values) == set()
+    assert names - set(other_tenant.values) == set()
 
 
-def test_an_outsider_with_a_key_finds_nothing(client, foreign, outsider):
-    pages = ("/o/", "/account/")  # a key opens none: they lead to the sign-in page
-    wanted = [route for route in ALL if PARAMETER.search(route) and not route.startswith(pages)]
+def test_an_outsiders_key_finds_no_row_of_another_tenant(client, other_tenant, outsider):
+    pages = ("/o/", "/account/")  # pages do not accept keys and redirect to the sign-in page
+    requested = [route for route in ALL if PARAMETER.search(route) and not route.startswith(pages)]
 
-    # A bare update of an unknown run is kept for the run, in the caller's own workspace.
-    wanted.remove("/runs/<uuid:run_id>")
+    # An update of an unknown run is deferred in the caller's own workspace.
+    requested.remove("/runs/<uuid:run_id>")
 
-    found = walk(foreign, client, HIDDEN, wanted, **everywhere(outsider))
-
-    assert found == []
-
-
-def test_an_outsider_who_is_signed_in_finds_nothing(client, foreign, outsider):
-    client.force_login(outsider.memberships.get().user)
-
-    found = walk(
-        foreign, client, HIDDEN | {401}, [route for route in ALL if PARAMETER.search(route)]
+    violations = find_violations(
+        other_tenant, client, NOT_FOUND_STATUSES, requested, **organization_key_headers(outsider)
     )
 
-    assert found == []
+    assert violations == []
 
 
-def test_nobody_gets_in_without_a_key_or_a_session(client, foreign):
-    assert walk(foreign, client, SHUT, ALL) == []
+def test_a_signed_in_outsider_finds_no_row_of_another_tenant(client, other_tenant, outsider):
+    client.force_login(outsider.memberships.get().user)
+
+    violations = find_violations(
+        other_tenant,
+        client,
+        NOT_FOUND_STATUSES | {401},
+        [route for route in ALL if PARAMETER.search(route)],
+    )
+
+    assert violations == []
 
 
-def test_nobody_gets_in_with_a_wrong_key(client, foreign):
-    assert walk(foreign, client, SHUT, ALL, **{"X-Api-Key": "slip_wrong"}) == []
+def test_requests_without_credentials_are_refused(client, other_tenant):
+    assert find_violations(other_tenant, client, REFUSED_STATUSES, ALL) == []
 
 
-def test_an_ingest_key_reads_nothing(client, foreign):
-    key = key_for(foreign.workspace, "ingest")
+def test_requests_with_an_invalid_key_are_refused(client, other_tenant):
+    assert (
+        find_violations(other_tenant, client, REFUSED_STATUSES, ALL, **{"X-Api-Key": "slip_wrong"})
+        == []
+    )
 
-    assert walk(foreign, client, SHUT, sorted(set(ALL) - INGEST), **{"X-Api-Key": key}) == []
+
+def test_an_ingest_key_reads_nothing(client, other_tenant):
+    key = key_for(other_tenant.workspace, "ingest")
+
+    assert (
+        find_violations(
+            other_tenant, client, REFUSED_STATUSES, sorted(set(ALL) - INGEST), **{"X-Api-Key": key}
+        )
+        == []
+    )
     assert client.get("/runs", headers={"X-Api-Key": key}).status_code == 405
-    run = foreign.path("/runs/<uuid:run_id>")
+    run = other_tenant.path("/runs/<uuid:run_id>")
     assert client.get(run, headers={"X-Api-Key": key}).status_code == 403
 
 
-def test_no_list_shows_a_strangers_row(client, foreign, outsider):
-    """The twin: what an outsider may read, in a place of their own, has no foreign byte."""
+def test_lists_show_no_row_of_another_tenant(client, other_tenant, outsider):
+    """Pages and lists that an outsider may read contain no data of the other tenant."""
     key = key_for(outsider)
     client.force_login(outsider.memberships.get().user)
-    own = f"/o/{outsider.pk}"
-    pages = [route.replace("/o/<uuid:workspace_id>", own) for route in ALL if "/o/" in route]
+    own_prefix = f"/o/{outsider.pk}"
+    pages = [route.replace("/o/<uuid:workspace_id>", own_prefix) for route in ALL if "/o/" in route]
     lists = [route for route in (*pages, *ALL) if not PARAMETER.search(route)]
 
     for path in lists:
@@ -204,7 +221,7 @@ def test_no_list_shows_a_strangers_row(client, foreign, outsider):
             client.post(path, "{}", content_type="application/json", headers={"X-Api-Key": key}),
         ):
             assert b"sentinel" not in response.content, path
-            assert str(foreign.workspace.pk).encode() not in response.content, path
+            assert str(other_tenant.workspace.pk).encode() not in response.content, path
             assert response.status_code < 500, path
 
 
@@ -215,12 +232,13 @@ def test_the_admin_site_is_for_operators(client, path):
     assert client.get(path).status_code == 302
 
 
-def test_a_browser_without_a_csrf_token_changes_nothing(foreign):
+def test_requests_without_a_csrf_token_are_refused(other_tenant):
     browser = Client(enforce_csrf_checks=True)
     browser.force_login(UserFactory())
 
     assert {
         route: status
         for route in ALL
-        if (status := browser.post(foreign.path(route), {"name": "x"}).status_code) not in SHUT
+        if (status := browser.post(other_tenant.path(route), {"name": "x"}).status_code)
+        not in REFUSED_STATUSES
     } == {}

@@ -1,13 +1,13 @@
-"""The sentinel stands in every table that a tenant has rows in, so that a leak of any is seen."""
+"""The other tenant has a marked row in every table, so that the isolation tests see any leak."""
 
 from __future__ import annotations
 
 import pytest
 from django.db import connection
 
-from tests.other_tenant import Foreign
+from tests.other_tenant import OtherTenant
 
-WORD = "sentinel"
+SENTINEL = "sentinel"
 ALL_TABLES = """
     SELECT c.relname, array_agg(a.attname::text)
     FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
@@ -15,8 +15,8 @@ ALL_TABLES = """
     AND c.relnamespace = 'public'::regnamespace
     GROUP BY c.relname ORDER BY c.relname
 """
-# Of nobody, or of people and not of a place: whoever may see a person sees their name.
-NOBODYS = {
+# Tables without tenant: Django's own, and users, who are visible across organizations.
+TENANTLESS_TABLES = {
     "account_emailaddress", "account_emailconfirmation", "auth_group", "auth_group_permissions",
     "auth_permission", "django_admin_log", "django_content_type", "django_migrations",
     "django_session", "mfa_authenticator", "organizations_user", "organizations_user_groups",
@@ -28,14 +28,20 @@ NOBODYS = {
     "django_celery_beat_intervalschedule", "django_celery_beat_periodictask",
     "django_celery_beat_periodictasks", "django_celery_beat_solarschedule",
 }  # fmt: skip
-# What workers make of the runs that are planted, when they come to it.
-MADE_LATER = {"trace_store_rollup", "trace_store_pending_run"}
+# Tables that workers or migrations fill from the runs later.
+DERIVED_TABLES = {"trace_store_rollup", "trace_store_pending_run", "trace_store_term_backlog"}
 _THREAD = "thread_id IN (SELECT id FROM agent_server_thread WHERE workspace_id = %s)"
-# Whose rows say by another row whose they are.
-THROUGH = {
+_KEY = (
+    "key_id IN (SELECT k.id FROM api_keys_apikey k JOIN organizations_workspace w"
+    " ON w.organization_id = k.organization_id WHERE w.id = %s)"
+)
+# Tables whose rows belong to a tenant through another table.
+INDIRECT_CONDITIONS = {
     "agent_server_checkpoint": _THREAD,
     "agent_server_checkpointblob": _THREAD,
     "agent_server_checkpointwrite": _THREAD,
+    "api_keys_clientsession": _KEY,
+    "api_keys_devicelogin": _KEY,
     "agent_server_storevector": (
         "item_id IN (SELECT id FROM agent_server_storeitem WHERE workspace_id = %s)"
     ),
@@ -50,40 +56,47 @@ THROUGH = {
         " ON w.organization_id = a.organization_id WHERE w.id = %s)"
     ),
 }
-# Rows without words of anybody: ids, times, counts, roles, and what is encrypted.
-WORDLESS = {
+# Tables without text of users: ids, times, counts, roles and encrypted values.
+TABLES_WITHOUT_TEXT = {
     "agent_server_webhooksecret", "api_keys_apikey_workspaces",
     "organizations_invitationworkspace", "organizations_membership", "organizations_tagging",
-    "organizations_workspacemembership", "tracing_runcount", "tracing_retainedtrace",
-    "tracing_otlporphan", "tracing_retention", "trace_store_rollup", "trace_store_rollup_interval",
-    "trace_store_run_terms", "trace_store_pending_run", "usage_usagecounter", "usage_usageday",
-    "usage_usagelimit",
+    "organizations_workspacemembership", "trace_store_runcount", "trace_store_retainedtrace",
+    "ingest_otlpwaitingspan", "tracing_retention", "trace_store_rollup",
+    "trace_store_rollup_interval",
+    "trace_store_run_key", "trace_store_run_terms", "trace_store_pending_run",
+    "usage_usagecounter", "usage_usageday", "usage_usagelimit",
 }  # fmt: skip
 
 
 @pytest.mark.django_db
-def test_every_table_of_a_tenant_has_a_row_with_the_word():
-    workspace = Foreign.make().workspace
+def test_the_other_tenant_has_a_marked_row_in_every_table():
+    workspace = OtherTenant.make().workspace
     missing = []
 
     with connection.cursor() as cursor:
         cursor.execute(ALL_TABLES)
         for table, columns in cursor.fetchall():
-            if table in NOBODYS | MADE_LATER:
+            if table in TENANTLESS_TABLES | DERIVED_TABLES:
                 continue
-            if table in THROUGH:
-                condition, value = THROUGH[table], workspace.pk
+            if table in INDIRECT_CONDITIONS:
+                condition, value = INDIRECT_CONDITIONS[table], workspace.pk
             elif "workspace_id" in columns:
                 condition, value = "workspace_id = %s", workspace.pk
             elif "organization_id" in columns:
                 condition, value = "organization_id = %s", workspace.organization_id
             else:
-                missing.append(f"{table}: whose is it?")
+                missing.append(f"{table}: its tenant is unknown")
                 continue
-            says = "" if table in WORDLESS else " AND (t::text ILIKE %s OR t::text LIKE %s)"
-            words = [] if table in WORDLESS else [f"%{WORD}%", f"%{WORD.encode().hex()}%"]
-            sql = f'SELECT EXISTS (SELECT 1 FROM "{table}" t WHERE {condition}{says})'
-            cursor.execute(sql, [value, *words])
+            text_condition = (
+                "" if table in TABLES_WITHOUT_TEXT else " AND (t::text ILIKE %s OR t::text LIKE %s)"
+            )
+            parameters = (
+                []
+                if table in TABLES_WITHOUT_TEXT
+                else [f"%{SENTINEL}%", f"%{SENTINEL.encode().hex()}%"]
+            )
+            sql = f'SELECT EXISTS (SELECT 1 FROM "{table}" t WHERE {condition}{text_condition})'
+            cursor.execute(sql, [value, *parameters])
             if cursor.fetchone() != (True,):
                 missing.append(table)
 

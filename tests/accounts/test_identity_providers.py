@@ -12,13 +12,13 @@ import pytest
 from django.test import Client
 
 from apps.organizations.models import User
-from tests.accounts.conftest import is_in, person
+from tests.accounts.conftest import create_user, is_signed_in
 
 pytestmark = pytest.mark.django_db
 
 
 class Provider(BaseHTTPRequestHandler):
-    """A provider with one user, which accepts the code `right`."""
+    """A provider with one user that accepts the code `right`."""
 
     claims: dict[str, object]
 
@@ -55,7 +55,7 @@ class Provider(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """The test's own output is enough."""
+        """Log nothing."""
 
 
 @pytest.fixture
@@ -86,10 +86,10 @@ def provider(settings) -> Iterator[type[Provider]]:
     server.server_close()
 
 
-def come_back(client: Client, code: str = "right"):
-    """Go to the provider, and return from it with a code."""
-    there = urlsplit(client.post("/account/oidc/oidc")["Location"])
-    [state] = parse_qs(there.query)["state"]
+def sign_in_with_provider(client: Client, code: str = "right"):
+    """Start a sign-in with the provider and call back with a code."""
+    provider_url = urlsplit(client.post("/account/oidc/oidc")["Location"])
+    [state] = parse_qs(provider_url.query)["state"]
     return client.get("/account/oidc/oidc/callback", {"code": code, "state": state})
 
 
@@ -98,44 +98,44 @@ def test_sign_in_page_shows_the_provider(client, provider):
 
 
 def test_new_provider_user_gets_an_account_with_a_verified_address(client, provider):
-    come_back(client)
+    sign_in_with_provider(client)
 
     user = User.objects.get(email="ada@example.com")
     assert (user.name, user.email_verified_at is not None) == ("Ada", True)
-    assert is_in(client)
+    assert is_signed_in(client)
 
 
 def test_provider_user_with_a_verified_known_address_signs_in_to_that_account(client, provider):
-    ada = person("ada@example.com")
+    ada = create_user("ada@example.com")
 
-    come_back(client)
+    sign_in_with_provider(client)
 
     assert client.session["_auth_user_id"] == str(ada.pk)
     assert User.objects.count() == 1
 
 
 def test_unverified_provider_address_does_not_take_over_an_account(client, provider):
-    person("ada@example.com")
+    create_user("ada@example.com")
     provider.claims = provider.claims | {"email_verified": False}
 
-    come_back(client)
+    sign_in_with_provider(client)
 
-    assert not is_in(client)
+    assert not is_signed_in(client)
 
 
 def test_wrong_authorization_code_does_not_sign_in(client, provider):
-    response = come_back(client, "wrong")
+    response = sign_in_with_provider(client, "wrong")
 
     assert response.status_code == 403
     assert b"Sign-in failed" in response.content
-    assert not is_in(client)
+    assert not is_signed_in(client)
 
 
 def test_callback_without_a_matching_state_does_not_sign_in(client, provider):
     response = client.get("/account/oidc/oidc/callback", {"code": "right", "state": "made up"})
 
     assert response.status_code == 403
-    assert not is_in(client)
+    assert not is_signed_in(client)
 
 
 def test_unknown_provider_is_404(client, db):

@@ -3,28 +3,28 @@
 import pytest
 from django.test import Client
 
-from tests.accounts.conftest import PASSWORD, is_in, link_in, person, sign_in
+from tests.accounts.conftest import PASSWORD, create_user, find_link, is_signed_in, sign_in
 
-OTHER = "another long password"
+NEW_PASSWORD = "another long password"
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
 def ada():
-    return person("ada@example.com")
+    return create_user("ada@example.com")
 
 
 def test_password_reset_link_works_once(client, ada, mailoutbox):
     client.post("/account/password/reset", {"email": "Ada@example.com"})
-    link = link_in(mailoutbox[0])
+    link = find_link(mailoutbox[0])
     form = client.get(link)["Location"]
 
-    response = client.post(form, {"password1": OTHER, "password2": OTHER})
+    response = client.post(form, {"password1": NEW_PASSWORD, "password2": NEW_PASSWORD})
 
     assert response["Location"] == "/account/password/reset/done"
     ada.refresh_from_db()
-    assert ada.check_password(OTHER)
+    assert ada.check_password(NEW_PASSWORD)
     assert b"has expired" in Client().get(link).content
 
 
@@ -37,24 +37,24 @@ def test_password_reset_does_not_reveal_whether_an_account_exists(client, db, ma
 
 def test_password_reset_does_not_sign_in(client, ada, mailoutbox):
     client.post("/account/password/reset", {"email": ada.email})
-    form = client.get(link_in(mailoutbox[0]))["Location"]
+    form = client.get(find_link(mailoutbox[0]))["Location"]
 
-    response = client.post(form, {"password1": OTHER, "password2": OTHER})
+    response = client.post(form, {"password1": NEW_PASSWORD, "password2": NEW_PASSWORD})
 
     assert response.status_code == 302
 
-    assert not is_in(client)
+    assert not is_signed_in(client)
 
 
 def test_password_change_requires_the_old_password_and_ends_other_sessions(client, ada, settings):
     other = Client()
     sign_in(client, ada.email)
     sign_in(other, ada.email)
-    new = {"password1": OTHER, "password2": OTHER}
+    new_passwords = {"password1": NEW_PASSWORD, "password2": NEW_PASSWORD}
 
-    refused = client.post("/account/password", {"oldpassword": "wrong", **new})
-    client.post("/account/password", {"oldpassword": PASSWORD, **new})
+    rejected = client.post("/account/password", {"oldpassword": "wrong", **new_passwords})
+    client.post("/account/password", {"oldpassword": PASSWORD, **new_passwords})
 
-    assert refused.status_code == 422
+    assert rejected.status_code == 422
     assert client.get("/account").status_code == 200
     assert other.get("/account")["Location"] == "/sign-in?next=/account"

@@ -5,8 +5,8 @@ from allauth.usersessions.models import UserSession
 from django.test import Client
 
 from apps.audit.models import Entry
-from tests.accounts.conftest import PASSWORD, is_in, person, sign_in
-from tests.accounts.test_second_factor import code_of
+from tests.accounts.conftest import PASSWORD, create_user, is_signed_in, sign_in
+from tests.accounts.test_second_factor import totp_code
 from tests.factories.organizations import MembershipFactory
 
 pytestmark = pytest.mark.django_db
@@ -14,14 +14,14 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def ada():
-    ada = person("ada@example.com")
+    ada = create_user("ada@example.com")
     for _ in range(2):
         MembershipFactory(user=ada)
     return ada
 
 
-def recorded(ada) -> list[tuple[str, object, object]]:
-    """What the first of her organizations reads; the other reads the same."""
+def list_entries(ada) -> list[tuple[str, object, object]]:
+    """Return the entries about the user, which are equal in both organizations."""
     logs = []
     for membership in ada.memberships.all():
         entries = Entry.objects.of_organization(membership.organization_id).order_by("at", "id")
@@ -35,7 +35,7 @@ def test_sign_up_sign_in_failed_sign_in_and_sign_out_are_recorded(client, ada):
     sign_in(client, ada.email)
     client.post("/sign-out")
 
-    assert recorded(ada) == [
+    assert list_entries(ada) == [
         ("user.sign_in_failed", None, {"method": "password"}),
         ("user.signed_in", None, {"method": "password"}),
         ("user.signed_out", None, None),
@@ -57,14 +57,14 @@ def test_adding_failing_and_removing_a_second_factor_are_recorded(
     client.post(client.get("/account/second-factor/on")["Location"], {"password": PASSWORD})
     secret = client.get("/account/second-factor/on").context["form"].secret
     with django_capture_on_commit_callbacks(execute=True):
-        client.post("/account/second-factor/on", {"code": code_of(secret)})
+        client.post("/account/second-factor/on", {"code": totp_code(secret)})
     other = Client()
     sign_in(other, ada.email)
     other.post("/account/second-factor/code", {"code": "000000"})
     client.post("/account/second-factor/off")
 
-    words = [(action, before or after) for action, before, after in recorded(ada)]
-    assert words == [
+    actions = [(action, before or after) for action, before, after in list_entries(ada)]
+    assert actions == [
         ("user.signed_in", {"method": "password"}),
         ("user.second_factor_added", {"method": "totp"}),
         ("user.second_factor_added", {"method": "recovery_codes"}),
@@ -72,7 +72,7 @@ def test_adding_failing_and_removing_a_second_factor_are_recorded(
         ("user.second_factor_removed", {"method": "totp"}),
         ("user.second_factor_removed", {"method": "recovery_codes"}),
     ]
-    assert secret not in repr(recorded(ada))
+    assert secret not in repr(list_entries(ada))
 
 
 def test_changes_of_password_name_and_sessions_are_recorded(client, ada):
@@ -80,21 +80,21 @@ def test_changes_of_password_name_and_sessions_are_recorded(client, ada):
     sign_in(other, ada.email)
     sign_in(client, ada.email)
     session = UserSession.objects.get(session_key=other.session.session_key)
-    before = len(recorded(ada))
+    initial_count = len(list_entries(ada))
 
     client.post(f"/account/sessions/{session.pk}/end")
     client.post("/account/sessions")
     client.post("/account", {"name": "Ada"})
     client.post("/account", {"name": "Ada"})
-    new = "another long and odd password"
-    body = {"oldpassword": PASSWORD, "password1": new, "password2": new}
+    new_password = "another long and odd password"
+    body = {"oldpassword": PASSWORD, "password1": new_password, "password2": new_password}
     client.post("/account/password", body)
 
-    assert recorded(ada)[before:] == [
+    assert list_entries(ada)[initial_count:] == [
         ("user.session_revoked", {"ip": "127.0.0.1"}, None),
         ("user.session_revoked", None, None),
         ("user.updated", {"name": ""}, {"name": "Ada"}),
         ("user.password_changed", None, None),
     ]
-    assert new not in repr(recorded(ada))
-    assert not is_in(other)
+    assert new_password not in repr(list_entries(ada))
+    assert not is_signed_in(other)

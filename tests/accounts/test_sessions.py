@@ -5,14 +5,14 @@ from allauth.usersessions.models import UserSession
 from django.test import Client
 
 from apps.accounts.templatetags.accounts import browser
-from tests.accounts.conftest import person, sign_in
+from tests.accounts.conftest import create_user, sign_in
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
 def ada():
-    return person("ada@example.com")
+    return create_user("ada@example.com")
 
 
 def test_sessions_are_listed_and_can_be_ended(client, ada):
@@ -31,16 +31,16 @@ def test_sessions_are_listed_and_can_be_ended(client, ada):
 
 
 def test_user_cannot_end_the_session_of_another_user(client, ada):
-    stranger = person("grace@example.com")
-    theirs = Client()
-    sign_in(theirs, stranger.email)
+    other_user = create_user("grace@example.com")
+    other_client = Client()
+    sign_in(other_client, other_user.email)
     sign_in(client, ada.email)
-    session = UserSession.objects.get(user=stranger)
+    session = UserSession.objects.get(user=other_user)
 
     response = client.post(f"/account/sessions/{session.pk}/end")
 
     assert response.status_code == 404
-    assert theirs.get("/account").status_code == 200
+    assert other_client.get("/account").status_code == 200
 
 
 def test_all_other_sessions_can_be_ended_together(client, ada):

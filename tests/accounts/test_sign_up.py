@@ -4,7 +4,7 @@ import pytest
 from django.test import Client
 
 from apps.organizations.models import Membership, Organization, User
-from tests.accounts.conftest import is_in, link_in, person, sign_in, sign_up
+from tests.accounts.conftest import create_user, find_link, is_signed_in, sign_in, sign_up
 from tests.factories.organizations import UserFactory
 
 pytestmark = pytest.mark.django_db
@@ -19,23 +19,23 @@ def test_sign_up_is_closed_by_default(client):
     assert not User.objects.filter(email="ada@example.com").exists()
 
 
-@pytest.mark.usefixtures("open_door")
-class TestOpen:
+@pytest.mark.usefixtures("open_sign_up")
+class TestOpenSignUp:
     def test_new_user_verifies_the_address_and_owns_an_organization(self, client, mailoutbox):
         response = sign_up(client, name="Ada", organization="Engines")
 
         assert response["Location"] == "/account/verify"
-        assert not is_in(client)
+        assert not is_signed_in(client)
         [mail] = mailoutbox
         assert mail.to == ["ada@example.com"]
-        client.post(link_in(mail))
+        client.post(find_link(mail))
         user = User.objects.get(email="ada@example.com")
         assert (user.name, user.email_verified_at is not None) == ("Ada", True)
-        assert is_in(client)
+        assert is_signed_in(client)
         membership = Membership.objects.get(user=user)
         assert (membership.organization.name, membership.role) == ("Engines", "owner")
 
-    def test_sign_in_with_an_unverified_address_asks_for_verification(self, client, mailoutbox):
+    def test_sign_in_with_an_unverified_address_requires_verification(self, client, mailoutbox):
         sign_up(client)
 
         response = sign_in(Client(), "ada@example.com")
@@ -55,11 +55,11 @@ class TestOpen:
         response = sign_up(client, organization="Engines")
 
         assert response.status_code == 422
-        assert b"An organization with this name exists" in response.content
+        assert b"An organization with this name already exists" in response.content
         assert not User.objects.filter(email="ada@example.com").exists()
 
     def test_sign_up_with_a_known_address_is_reported_by_email_only(self, client, mailoutbox):
-        person("ada@example.com")
+        create_user("ada@example.com")
 
         response = sign_up(client)
 
@@ -84,6 +84,6 @@ class TestOpen:
         response = sign_up(client)
 
         assert response["Location"] == "/"
-        assert is_in(client)
+        assert is_signed_in(client)
         assert mailoutbox == []
         assert User.objects.get().email_verified_at is None

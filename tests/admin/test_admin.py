@@ -1,4 +1,4 @@
-"""The operators' site: who gets in, what it shows, and that nothing secret can be read in it."""
+"""The operators' site: access, contents, and no secrets in its pages."""
 
 import pytest
 from django.contrib import admin
@@ -16,6 +16,7 @@ from tests.factories.organizations import (
     OrganizationFactory,
     UserFactory,
     WorkspaceFactory,
+    signed_in_client,
 )
 
 pytestmark = pytest.mark.django_db
@@ -35,14 +36,8 @@ def operator():
 
 
 @pytest.fixture
-def person():
+def owner():
     return MembershipFactory(role="owner").user
-
-
-def signed_in(user):
-    client = Client()
-    client.force_login(user)
-    return client
 
 
 def list_urls():
@@ -52,14 +47,15 @@ def list_urls():
     ]
 
 
-def test_only_operators_can_open_admin_pages(person):
+def test_only_operators_can_open_admin_pages(owner):
     for path in [*OPERATOR_PAGES, *list_urls()]:
-        assert signed_in(person).get(path).status_code == 302, path
+        assert signed_in_client(owner).get(path).status_code == 302, path
         assert Client().get(path).status_code == 302, path
 
 
+@pytest.mark.exhaustive
 def test_each_list_and_its_search_opens(operator):
-    client = signed_in(operator)
+    client = signed_in_client(operator)
 
     for path in [*OPERATOR_PAGES, *list_urls()]:
         assert client.get(path).status_code == 200, path
@@ -67,7 +63,7 @@ def test_each_list_and_its_search_opens(operator):
 
 
 def test_query_count_of_organization_list_is_constant(operator, django_assert_max_num_queries):
-    client = signed_in(operator)
+    client = signed_in_client(operator)
     path = reverse("admin:organizations_organization_changelist")
     for _ in range(2):
         for _ in range(8):
@@ -88,7 +84,7 @@ def test_no_admin_page_shows_a_secret(operator):
     agent.save(update_fields=["ingest_secret"])
     operator.set_password("sentinel-password")
     operator.save()
-    client = signed_in(operator)
+    client = signed_in_client(operator)
     session = client.session.session_key
     known_secrets = [key, "sentinel-value", "sentinel-ingest", operator.password, session]
 
@@ -116,23 +112,23 @@ def test_models_with_tokens_are_not_registered():
     assert names & {"SocialToken", "SocialApp", "Authenticator", "Session", "UserSession"} == set()
 
 
-def test_impersonation_is_visible_recorded_and_can_be_ended(operator, person):
-    client = signed_in(operator)
+def test_impersonation_is_visible_recorded_and_can_be_ended(operator, owner):
+    client = signed_in_client(operator)
 
-    client.post(f"/admin/impersonate/{person.pk}/")
+    client.post(f"/admin/impersonate/{owner.pk}/")
     page = client.get("/account", follow=False)
-    shown = client.get("/no-such-page", headers={"Accept": "text/html"}).content.decode()
-    inside = client.get("/admin/")
+    banner = client.get("/no-such-page", headers={"Accept": "text/html"}).content.decode()
+    admin_while_impersonating = client.get("/admin/")
     ended = client.post("/end-impersonation")
-    after = client.get("/admin/")
+    admin_after = client.get("/admin/")
 
     assert page.status_code == 403
-    assert f"You are impersonating <strong>{person.email}</strong>" in shown
-    assert operator.email in shown
-    assert inside.status_code in {302, 403}
-    assert ended.headers["Location"] == f"/admin/organizations/user/{person.pk}/change/"
-    assert after.status_code == 200
-    entries = Entry.objects.filter(target_id=str(person.pk)).order_by("at", "id")
+    assert f"You are impersonating <strong>{owner.email}</strong>" in banner
+    assert operator.email in banner
+    assert admin_while_impersonating.status_code in {302, 403}
+    assert ended.headers["Location"] == f"/admin/organizations/user/{owner.pk}/change/"
+    assert admin_after.status_code == 200
+    entries = Entry.objects.filter(target_id=str(owner.pk)).order_by("at", "id")
     assert [(entry.action, entry.impersonator_label) for entry in entries] == [
         ("impersonation.started", ""),
         ("impersonation.ended", operator.email),
@@ -142,7 +138,7 @@ def test_impersonation_is_visible_recorded_and_can_be_ended(operator, person):
 def test_action_while_impersonating_records_both_users(operator):
     workspace = WorkspaceFactory()
     owner = MembershipFactory(organization=workspace.organization, role="owner").user
-    client = signed_in(operator)
+    client = signed_in_client(operator)
     client.post(f"/admin/impersonate/{owner.pk}/")
 
     client.post(
@@ -157,24 +153,24 @@ def test_action_while_impersonating_records_both_users(operator):
 def test_operators_cannot_be_impersonated(operator, kind):
     other = UserFactory(**{kind: True})
 
-    response = signed_in(operator).post(f"/admin/impersonate/{other.pk}/")
+    response = signed_in_client(operator).post(f"/admin/impersonate/{other.pk}/")
 
     assert response.status_code == 403
     assert Entry.objects.filter(target_id=str(other.pk)).count() == 0
 
 
-def test_only_superusers_can_impersonate_and_only_active_users(operator, person):
-    gone = UserFactory(is_active=False)
-    helper = UserFactory(is_staff=True)
+def test_only_superusers_can_impersonate_and_only_active_users(operator, owner):
+    inactive = UserFactory(is_active=False)
+    staff_user = UserFactory(is_staff=True)
 
-    assert signed_in(operator).post(f"/admin/impersonate/{gone.pk}/").status_code == 403
-    assert signed_in(helper).post(f"/admin/impersonate/{person.pk}/").status_code == 403
-    assert signed_in(person).post(f"/admin/impersonate/{person.pk}/").status_code == 302
+    assert signed_in_client(operator).post(f"/admin/impersonate/{inactive.pk}/").status_code == 403
+    assert signed_in_client(staff_user).post(f"/admin/impersonate/{owner.pk}/").status_code == 403
+    assert signed_in_client(owner).post(f"/admin/impersonate/{owner.pk}/").status_code == 302
 
 
-def test_impersonation_ends_when_the_operator_loses_permission(operator, person):
-    client = signed_in(operator)
-    client.post(f"/admin/impersonate/{person.pk}/")
+def test_impersonation_ends_when_the_operator_loses_permission(operator, owner):
+    client = signed_in_client(operator)
+    client.post(f"/admin/impersonate/{owner.pk}/")
     operator.is_superuser = False
     operator.save()
 
@@ -183,21 +179,21 @@ def test_impersonation_ends_when_the_operator_loses_permission(operator, person)
     assert client.session["_auth_user_id"] == str(operator.pk)
 
 
-def test_only_an_impersonating_session_can_end_impersonation(person):
-    assert signed_in(person).post("/end-impersonation").status_code == 404
+def test_only_an_impersonating_session_can_end_impersonation(owner):
+    assert signed_in_client(owner).post("/end-impersonation").status_code == 404
     assert Client().post("/end-impersonation").status_code == 404
 
 
 def test_setting_a_switch_changes_the_feature_and_is_audited(operator):
-    client = signed_in(operator)
+    client = signed_in_client(operator)
 
     client.post("/admin/switches/sign_up/", {"on": "1"})
     caches["switches"].clear()
-    on = feature_switches.is_enabled("sign_up")
+    was_enabled = feature_switches.is_enabled("sign_up")
     client.post("/admin/switches/sign_up/", {"on": "0"})
     caches["switches"].clear()
 
-    assert (on, feature_switches.is_enabled("sign_up")) == (True, False)
+    assert (was_enabled, feature_switches.is_enabled("sign_up")) == (True, False)
     entries = Entry.objects.filter(action="switch.changed").order_by("at", "id")
     assert [(e.before, e.after, e.actor_kind) for e in entries] == [
         ({"on": False}, {"on": True}, "operator"),
@@ -206,7 +202,7 @@ def test_setting_a_switch_changes_the_feature_and_is_audited(operator):
 
 
 def test_sign_up_switch_opens_and_closes_sign_up(operator):
-    client = signed_in(operator)
+    client = signed_in_client(operator)
     visitor = Client()
 
     client.post("/admin/switches/sign_up/", {"on": "1"})
@@ -214,27 +210,29 @@ def test_sign_up_switch_opens_and_closes_sign_up(operator):
     opened = visitor.get("/sign-up").content.decode()
     client.post("/admin/switches/sign_up/", {"on": "0"})
     caches["switches"].clear()
-    shut = visitor.get("/sign-up").content.decode()
+    closed = visitor.get("/sign-up").content.decode()
 
     assert 'name="email"' in opened
-    assert 'name="email"' not in shut
+    assert 'name="email"' not in closed
 
 
-def test_impersonation_can_be_switched_off(operator, person):
-    client = signed_in(operator)
+def test_impersonation_can_be_switched_off(operator, owner):
+    client = signed_in_client(operator)
     client.post("/admin/switches/impersonation/", {"on": "0"})
     caches["switches"].clear()
 
-    assert client.post(f"/admin/impersonate/{person.pk}/").status_code == 403
+    assert client.post(f"/admin/impersonate/{owner.pk}/").status_code == 403
 
 
 def test_unknown_switch_is_not_found(operator):
-    assert signed_in(operator).post("/admin/switches/nothing/", {"on": "1"}).status_code == 404
+    assert (
+        signed_in_client(operator).post("/admin/switches/nothing/", {"on": "1"}).status_code == 404
+    )
 
 
-def test_user_change_is_recorded_with_old_and_new_values(operator, person):
-    client = signed_in(operator)
-    path = f"/admin/organizations/user/{person.pk}/change/"
+def test_user_change_is_recorded_with_old_and_new_values(operator, owner):
+    client = signed_in_client(operator)
+    path = f"/admin/organizations/user/{owner.pk}/change/"
     page = client.get(path)
     form = page.context["adminform"].form
     data = {name: form.initial.get(name) or "" for name in form.fields}
@@ -242,8 +240,8 @@ def test_user_change_is_recorded_with_old_and_new_values(operator, person):
 
     client.post(path, data)
 
-    person.refresh_from_db()
-    assert person.is_active is False
+    owner.refresh_from_db()
+    assert owner.is_active is False
     entry = Entry.objects.get(action="user.updated")
     assert (entry.before, entry.after) == ({"is_active": True}, {"is_active": False})
     assert (entry.actor_kind, entry.actor_label) == ("operator", operator.email)
@@ -253,7 +251,7 @@ def test_operators_cannot_change_or_delete_organizations(operator):
     organization = OrganizationFactory()
     url = f"/admin/organizations/organization/{organization.pk}"
 
-    assert signed_in(operator).post(f"{url}/change/", {"name": "other"}).status_code == 403
-    assert signed_in(operator).post(f"{url}/delete/", {"post": "yes"}).status_code == 403
+    assert signed_in_client(operator).post(f"{url}/change/", {"name": "other"}).status_code == 403
+    assert signed_in_client(operator).post(f"{url}/delete/", {"post": "yes"}).status_code == 403
     organization.refresh_from_db()
     assert organization.name != "other"

@@ -1,6 +1,6 @@
 """Operations on whole threads that LangGraph's conformance suite requires of a checkpointer.
 
-The platform denies them to agents and has services of its own for them (services.delete_threads,
+Agents may not call them; the platform has its own services (services.delete_threads,
 services.checkpoints). Each function returns statements with parameters, for one transaction.
 """
 
@@ -53,8 +53,8 @@ WHERE thread_id = ANY(%s::uuid[])
   AND (run_id = ANY(%s::uuid[]) OR metadata ->> 'run_id' = ANY(%s::text[]))
 """
 
-# Keep only the newest checkpoint of each namespace. A head that is rebuilt from the writes of its
-# ancestors (a delta channel's counters tell) keeps them.
+# Keep only the newest checkpoint of each namespace. A head with delta channels is rebuilt from the
+# writes of its ancestors, so they are kept as well.
 KEEP_LATEST = """
 DELETE FROM agent_server_checkpoint c
 USING (

@@ -10,10 +10,10 @@ import pytest
 import redis
 
 from apps.agent_runtime.engine_thread import EngineThread
-from apps.agent_runtime.hosts.launch import launch_unconfined
 from apps.agent_server.streaming import streams
 from apps.deployments.models import Revision
 from tests.agent_runtime.factories import make_revision
+from tests.agent_runtime.host_launch import launch_unconfined
 
 AGENT = Path(__file__).parent / "agent"
 
@@ -24,19 +24,26 @@ def revision(transactional_db) -> Revision:
 
 
 @pytest.fixture
+def file(tmp_path) -> Path:
+    """The file to which the steps of a graph append their lines."""
+    return tmp_path / "effects"
+
+
+@pytest.fixture
 def engines(settings, transactional_db, tmp_path) -> Iterator[Callable[..., EngineThread]]:
-    """Makes engines of this process, as workers of the given names."""
+    """Return a function that starts an engine in this process under a worker name."""
     settings.DATA_DIR = tmp_path
-    made: list[EngineThread] = []
+    settings.WARM_GRAPH_HOSTS = 0
+    started: list[EngineThread] = []
 
-    def make(node: str = "worker@here", **changed: Any) -> EngineThread:
-        for name, value in changed.items():
+    def start(node: str = "worker@here", **overrides: Any) -> EngineThread:
+        for name, value in overrides.items():
             setattr(settings, name, value)
-        made.append(EngineThread(node, lambda _: launch_unconfined(AGENT)))
-        return made[-1]
+        started.append(EngineThread(node, lambda _: launch_unconfined(AGENT)))
+        return started[-1]
 
-    yield make
-    for engine in made:
+    yield start
+    for engine in started:
         engine.stop(0)
 
 
@@ -47,18 +54,18 @@ def engine(engines) -> EngineThread:
 
 @pytest.fixture
 def listen(settings) -> Iterator[Callable[[UUID], Iterator[tuple[str, Any]]]]:
-    """Yields a run's events as they come, to the end of the run."""
-    client = redis.Redis.from_url(settings.REDIS_URL, socket_timeout=60)
+    """Return a function that yields the events of a run until it ends."""
+    client = redis.Redis.from_url(settings.REDIS_URL, socket_timeout=150)
 
     def events(run_id: UUID) -> Iterator[tuple[str, Any]]:
-        name, last = streams.stream_key(run_id), "0"
+        name, last_id = streams.stream_key(run_id), "0"
         while True:
-            found = client.xread({name: last}, block=30_000)
-            assert found, f"run {run_id} says nothing more"
-            entries = found[name.encode()][0] if isinstance(found, dict) else found[0][1]
+            response = client.xread({name: last_id}, block=120_000)
+            assert response, f"run {run_id} sent no event for 120 seconds"
+            entries = response[name.encode()][0] if isinstance(response, dict) else response[0][1]
             for entry_id, fields in entries:
-                last = entry_id
-                for event in streams.unpack_events(fields[streams.BATCH_FIELD]):
+                last_id = entry_id
+                for event in streams.unpack_batch(fields[streams.BATCH_FIELD]).events:
                     yield event.name.decode(), json.loads(event.data)
                     if event.name == streams.END:
                         return

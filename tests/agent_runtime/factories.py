@@ -1,10 +1,11 @@
-"""Rows that an engine needs, as the web process would have made them."""
+"""Rows that an engine reads, as the web process creates them, and their execution."""
 
 from __future__ import annotations
 
 from typing import Any
 from uuid import uuid4
 
+from apps.agent_runtime.engine_thread import EngineThread
 from apps.agent_server.models import AgentRun, Thread
 from apps.deployments.models import Deployment, Revision
 from tests.factories.organizations import WorkspaceFactory
@@ -50,3 +51,8 @@ def make_run(thread: Thread, graph_id: str, *, sequence: int = 1, **fields: Any)
     )
     run.save(force_insert=True)
     return run
+
+
+def execute(engine: EngineThread, thread: Thread) -> None:
+    """Let the engine claim the next run of the thread."""
+    engine.call(engine.engine.claim_or_queue, thread.pk)

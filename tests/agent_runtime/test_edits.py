@@ -1,4 +1,4 @@
-"""Edits: what they write, and that they write nothing when they come too late."""
+"""Edits of thread state: their writes, and conflicts with runs and other edits."""
 
 from __future__ import annotations
 
@@ -28,66 +28,66 @@ def thread(revision) -> Thread:
 
 @pytest.fixture
 def edit(engine, revision):
-    """Asks for an edit of a thread."""
+    """Return a function that makes the engine edit a thread."""
 
-    def ask(
+    def call(
         thread: Thread, method: str = "update_state", seconds: float = 30, **params
     ) -> CallResult:
-        asked = {"thread_id": str(thread.thread_id), **params}
-        question = GraphCall(
+        body = {"thread_id": str(thread.thread_id), **params}
+        graph_call = GraphCall(
             revision=RevisionRef(revision.pk, revision.deployment_id, revision.workspace_id),
             graph_id=params.pop("graph_id", "collect"),
             method=method,
             thread=thread.pk,
             thread_id=str(thread.thread_id),
-            params=orjson.dumps(asked),
+            params=orjson.dumps(body),
         )
-        return engine.wait_for(engine.engine.call_graph(question, seconds))
+        return engine.run(engine.engine.call_graph(graph_call, seconds))
 
-    return ask
+    return call
 
 
-def nothing_saved(thread: Thread) -> bool:
+def has_no_checkpoint(thread: Thread) -> bool:
     return not any(
         model.objects.filter(thread=thread.pk).exists()
         for model in (Checkpoint, CheckpointBlob, CheckpointWrite)
     )
 
 
-def error_of(reply: CallResult) -> str:
+def read_error(reply: CallResult) -> str:
     assert not reply.succeeded
     return str(orjson.loads(reply.body)["error"])
 
 
 @pytest.fixture
-def meanwhile(monkeypatch):
-    """Does something between the graph's work and the commit of the edit, each time or once."""
+def before_commit(monkeypatch):
+    """Return a function that runs an action before each of the first `times` edit commits."""
 
-    def arrange(deed: Any, *, times: int = 99) -> list[int]:
-        commit, done = edits.EditSession.commit, []
+    def install(action: Any, *, times: int = 99) -> list[int]:
+        commit, calls = edits.EditSession.commit, []
 
-        async def late(session: Any, pool: Any, fence: Any) -> bool:
-            if len(done) < times:
-                done.append(1)
-                thread = threading.Thread(target=_in_a_thread, args=[deed])
+        async def commit_after_action(session: Any, pool: Any, fence: Any) -> bool:
+            if len(calls) < times:
+                calls.append(1)
+                thread = threading.Thread(target=_call_and_close_connection, args=[action])
                 thread.start()
                 thread.join()
             return await commit(session, pool, fence)
 
-        monkeypatch.setattr(edits.EditSession, "commit", late)
-        return done
+        monkeypatch.setattr(edits.EditSession, "commit", commit_after_action)
+        return calls
 
-    return arrange
+    return install
 
 
-def _in_a_thread(deed: Any) -> None:
+def _call_and_close_connection(action: Any) -> None:
     try:
-        deed()
+        action()
     finally:
         connection.close()
 
 
-def test_an_edit_writes_state_and_mirror_at_once(edit, thread):
+def test_an_edit_writes_checkpoint_and_thread_row(edit, thread):
     reply = edit(thread, values={"items": ["a" * 100]}, as_node="take")
 
     thread.refresh_from_db()
@@ -98,7 +98,7 @@ def test_an_edit_writes_state_and_mirror_at_once(edit, thread):
     assert (thread.status, thread.interrupts, thread.edits) == ("idle", {}, 1)
 
 
-def test_an_edit_that_fails_leaves_nothing(edit, thread):
+def test_a_failed_edit_writes_nothing(edit, thread):
     steps = [
         [{"values": {"items": ["a"]}, "as_node": "take"}],
         [{"values": {"items": 5}, "as_node": "take"}],
@@ -107,89 +107,89 @@ def test_an_edit_that_fails_leaves_nothing(edit, thread):
     reply = edit(thread, "supersteps", supersteps=steps)
 
     thread.refresh_from_db()
-    assert error_of(reply) == EDIT_REFUSED
-    assert nothing_saved(thread)
+    assert read_error(reply) == EDIT_REFUSED
+    assert has_no_checkpoint(thread)
     assert (thread.values, thread.edits) == (None, 0)
 
 
 @pytest.mark.parametrize("status", ["pending", "running"])
-def test_a_thread_with_an_open_run_is_busy(edit, thread, status):
+def test_an_edit_of_a_thread_with_an_open_run_is_refused_as_busy(edit, thread, status):
     make_run(thread, "collect", status=status, attempt=1)
 
-    assert error_of(edit(thread, values={"items": []}, as_node="take")) == THREAD_BUSY
-    assert nothing_saved(thread)
+    assert read_error(edit(thread, values={"items": []}, as_node="take")) == THREAD_BUSY
+    assert has_no_checkpoint(thread)
 
 
-def test_a_run_that_came_meanwhile_wins(edit, thread, meanwhile):
-    def receive() -> None:
+def test_a_run_created_before_the_commit_refuses_the_edit(edit, thread, before_commit):
+    def create_run() -> None:
         Thread.unscoped.filter(pk=thread.pk).update(runs_received=1, status="busy")
         make_run(thread, "collect")
 
-    meanwhile(receive, times=1)
+    before_commit(create_run, times=1)
 
-    assert error_of(edit(thread, values={"items": []}, as_node="take")) == THREAD_BUSY
+    assert read_error(edit(thread, values={"items": []}, as_node="take")) == THREAD_BUSY
     thread.refresh_from_db()
-    assert nothing_saved(thread)
+    assert has_no_checkpoint(thread)
     assert (thread.status, thread.edits) == ("busy", 0)
 
 
-def test_an_edit_that_came_meanwhile_is_built_upon(edit, thread, meanwhile):
+def test_an_edit_is_repeated_on_top_of_a_concurrent_edit(edit, thread, before_commit):
     edit(thread, values={"items": ["first"]}, as_node="take")
-    seen = []
+    calls = []
 
-    def another() -> None:
+    def count_other_edits() -> None:
         Thread.unscoped.filter(pk=thread.pk).update(edits=7)
-        seen.append(1)
+        calls.append(1)
 
-    meanwhile(another, times=1)
+    before_commit(count_other_edits, times=1)
 
     reply = edit(thread, values={"items": ["second"]}, as_node="take")
 
     thread.refresh_from_db()
     assert reply.succeeded
-    assert seen == [1]
+    assert calls == [1]
     assert (thread.values["items"], thread.edits) == (["first", "second"], 8)
     assert Checkpoint.objects.filter(thread=thread).count() == 2
 
 
-def test_a_thread_that_never_rests_is_busy_in_the_end(edit, thread, meanwhile):
-    def disturb() -> None:
+def test_an_edit_gives_up_as_busy_after_too_many_concurrent_edits(edit, thread, before_commit):
+    def count_other_edit() -> None:
         row = Thread.unscoped.get(pk=thread.pk)
         Thread.unscoped.filter(pk=thread.pk).update(edits=row.edits + 1)
 
-    done = meanwhile(disturb)
+    calls = before_commit(count_other_edit)
 
-    assert error_of(edit(thread, values={"items": []}, as_node="take")) == THREAD_BUSY
-    assert len(done) == edits.MAX_ATTEMPTS
-    assert nothing_saved(thread)
+    assert read_error(edit(thread, values={"items": []}, as_node="take")) == THREAD_BUSY
+    assert len(calls) == edits.MAX_ATTEMPTS
+    assert has_no_checkpoint(thread)
 
 
-def test_a_worker_that_slept_past_the_deadline_writes_nothing(edit, thread, meanwhile):
+def test_an_edit_past_its_deadline_writes_nothing(edit, thread, before_commit):
     edit(thread, values={"items": ["warm"]}, as_node="take")
-    before = Checkpoint.objects.filter(thread=thread).count()
-    meanwhile(lambda: time.sleep(2.1), times=1)
+    initial_count = Checkpoint.objects.filter(thread=thread).count()
+    before_commit(lambda: time.sleep(2.1), times=1)
 
     reply = edit(thread, seconds=2, values={"items": ["late"]}, as_node="take")
 
     thread.refresh_from_db()
     assert not reply.succeeded
-    assert Checkpoint.objects.filter(thread=thread).count() == before
+    assert Checkpoint.objects.filter(thread=thread).count() == initial_count
     assert thread.values == {"items": ["warm"]}
 
 
-def test_a_thread_deleted_meanwhile_stays_deleted(edit, thread, meanwhile):
+def test_an_edit_does_not_restore_a_thread_deleted_before_the_commit(edit, thread, before_commit):
     def delete() -> None:
         Thread.unscoped.filter(pk=thread.pk).update(thread_id=uuid4(), temporary=True, edits=1)
 
-    meanwhile(delete, times=1)
+    before_commit(delete, times=1)
 
-    assert error_of(edit(thread, values={"items": []}, as_node="take")) == THREAD_GONE
-    assert nothing_saved(thread)
+    assert read_error(edit(thread, values={"items": []}, as_node="take")) == THREAD_GONE
+    assert has_no_checkpoint(thread)
     thread.refresh_from_db()
     assert thread.temporary
 
 
-def test_a_hidden_thread_is_seen_with_its_first_edit(edit, revision):
+def test_the_first_edit_makes_a_temporary_thread_permanent(edit, revision):
     thread = make_thread(revision, status="idle", temporary=True)
 
     edit(thread, "supersteps", supersteps=[[{"values": {"items": ["a"]}, "as_node": "take"}]])
@@ -198,7 +198,7 @@ def test_a_hidden_thread_is_seen_with_its_first_edit(edit, revision):
     assert (thread.temporary, thread.values) == (False, {"items": ["a"]})
 
 
-def test_a_row_can_be_brought_in_line_with_its_head(edit, thread):
+def test_mirror_restores_a_thread_row_from_its_head_checkpoint(edit, thread):
     edit(thread, values={"items": ["a"]}, as_node="take")
     Thread.unscoped.filter(pk=thread.pk).update(values=None, state=None, status="error")
 
@@ -209,7 +209,7 @@ def test_a_row_can_be_brought_in_line_with_its_head(edit, thread):
     assert Checkpoint.objects.filter(thread=thread).count() == 1
 
 
-def test_supersteps_build_on_each_other_before_any_is_stored(edit, thread):
+def test_each_superstep_sees_the_state_of_the_previous_ones(edit, thread):
     steps = [
         [{"values": {"items": ["x" * 200]}, "as_node": "__start__"}],
         *[[{"values": {"items": [str(number)]}, "as_node": "take"}] for number in range(20)],
@@ -222,18 +222,18 @@ def test_supersteps_build_on_each_other_before_any_is_stored(edit, thread):
     assert Checkpoint.objects.filter(thread=thread).count() == 21
 
 
-def test_an_edit_is_announced_to_the_threads_readers(edit, thread, settings):
-    client = redis.Redis.from_url(settings.REDIS_URL, socket_timeout=10)
-    heard = client.pubsub(ignore_subscribe_messages=True)
-    heard.subscribe(streams.thread_channel(thread.pk))
-    heard.get_message(timeout=5)
+def test_an_edit_is_published_to_readers_of_the_thread(edit, thread, settings):
+    client = redis.Redis.from_url(settings.REDIS_URL, socket_timeout=120)
+    subscription = client.pubsub(ignore_subscribe_messages=True)
+    subscription.subscribe(streams.thread_channel(thread.pk))
+    subscription.get_message(timeout=60)
 
     edit(thread, values={"items": ["a"]}, as_node="take")
 
     message = None
     while message is None:
-        message = heard.get_message(timeout=5)
+        message = subscription.get_message(timeout=60)
     notice = streams.unpack_notice(message["data"])
-    assert isinstance(notice, streams.StateUpdated)
+    assert isinstance(notice, streams.StateUpdatedMessage)
     assert orjson.loads(notice.state)["values"] == {"items": ["a"]}
     client.close()

@@ -1,19 +1,22 @@
-"""What reaches an engine through Redis, and what it leaves there."""
+"""Messages between the platform and an engine in Redis."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Iterator
+from uuid import uuid4
 
 import pytest
 import redis
 from redis.asyncio.connection import parse_url
 
 from apps.agent_server.messaging import calls, messages
-from apps.agent_server.messaging.messages import CallResponse
+from apps.agent_server.messaging.messages import CallRequest, CallResponse
 from apps.agent_server.messaging.redis_dispatcher import RedisDispatcher
 from apps.agent_server.services import dispatch
+from apps.deployments import routes
 from tests.agent_runtime.factories import make_run, make_thread
 from tests.installation import wait_until
 
@@ -21,15 +24,15 @@ ITEM = {"input": {"item": "a"}}
 
 
 @pytest.fixture(autouse=True)
-def mail(settings) -> Iterator[redis.Redis]:
-    """The Redis of the messages, empty."""
+def redis_client(settings) -> Iterator[redis.Redis]:
+    """The Redis database of the messages, without queued runs and calls."""
     client = redis.Redis.from_url(settings.REDIS_URL)
     client.delete(messages.RUNS, messages.CALLS)
     yield client
     client.close()
 
 
-def test_a_thread_that_is_named_is_served(engine, revision, listen):
+def test_an_enqueued_thread_is_executed(engine, revision, listen):
     thread = make_thread(revision)
     run = make_run(thread, "collect", kwargs=ITEM)
 
@@ -39,16 +42,18 @@ def test_a_thread_that_is_named_is_served(engine, revision, listen):
     assert events[-1] == ("end", {"status": "success"})
 
 
-def test_a_thread_waits_once_and_keeps_its_place(revision, mail):
+def test_enqueueing_a_thread_twice_keeps_its_place_in_the_queue(revision, redis_client):
     first, second = make_thread(revision).pk, make_thread(revision).pk
 
     dispatch.enqueue_threads([first])
     dispatch.enqueue_threads([second, first])
 
-    assert mail.zrange(messages.RUNS, 0, -1) == [first.bytes, second.bytes]
+    assert redis_client.zrange(messages.RUNS, 0, -1) == [first.bytes, second.bytes]
 
 
-def test_an_engine_takes_no_more_than_it_has_room_for(engines, revision, listen, mail):
+def test_an_engine_claims_no_more_threads_than_its_capacity(
+    engines, revision, listen, redis_client
+):
     engines(AGENT_RUNS_PER_WORKER=2)
     threads = [make_thread(revision) for _ in range(4)]
     runs = [
@@ -58,80 +63,114 @@ def test_an_engine_takes_no_more_than_it_has_room_for(engines, revision, listen,
 
     for thread in threads:
         dispatch.enqueue_thread(thread.pk)
-    wait_until(lambda: mail.zcard(messages.RUNS) == 2, "the first two are taken")
-    left = mail.zrange(messages.RUNS, 0, -1)
+    wait_until(lambda: redis_client.zcard(messages.RUNS) == 2, "claiming two threads")
+    queued = redis_client.zrange(messages.RUNS, 0, -1)
     for run in runs:
         assert list(listen(run.pk))[-1] == ("end", {"status": "success"})
 
-    assert left == [thread.pk.bytes for thread in threads[2:]]
+    assert queued == [thread.pk.bytes for thread in threads[2:]]
 
 
-def test_an_engine_that_leaves_puts_back_what_it_will_not_serve(engine, revision, mail):
-    engine.wait_for(engine.engine.drain(0))
+def test_a_draining_engine_requeues_its_unclaimed_threads(engine, revision, redis_client):
+    engine.run(engine.engine.drain(0))
     thread = make_thread(revision)
 
     engine.call(engine.engine.claim_or_queue, thread.pk)
-    wait_until(lambda: mail.zcard(messages.RUNS) == 1, "the thread is there for others")
+    wait_until(lambda: redis_client.zcard(messages.RUNS) == 1, "requeueing the thread")
     dispatch.enqueue_thread(make_thread(revision).pk)
     engine.stop(0)
 
-    assert mail.zcard(messages.RUNS) == 2
+    assert redis_client.zcard(messages.RUNS) == 2
 
 
-def test_a_graph_is_asked_by_a_thread_and_by_a_loop(engine, revision, settings):
-    async def asked_by_a_loop() -> bytes:
-        return await calls.acall(revision, "collect", "graph", {"xray": False})
+def test_graph_call_returns_the_response_of_the_graph_host(engine, revision):
+    route = routes.find_route(revision.deployment.slug)
 
-    drawing = calls.call(revision, "collect", "graph", {"xray": False})
+    drawing = asyncio.run(calls.call_graph(route, "collect", "graph", {"xray": False}))
 
     assert json.loads(drawing)["nodes"][0]["id"] == "__start__"
-    assert asyncio.run(asked_by_a_loop()) == drawing
-    with pytest.raises(calls.CallFailed, match="no graph `nowhere`") as failure:
-        calls.call(revision, "nowhere", "graph")
-    assert failure.value.name == "ProjectError"
+    with pytest.raises(calls.CallFailed, match="no graph `nowhere`") as error_info:
+        asyncio.run(calls.call_graph(route, "nowhere", "graph", {}))
+    assert error_info.value.name == "ProjectError"
 
 
-def test_nobody_answers(settings, revision):
-    with pytest.raises(calls.CallFailed) as failure:
-        calls.call(revision, "collect", "graph", seconds=-0.9)
+def test_a_graph_call_without_answer_times_out(revision):
+    route = routes.find_route(revision.deployment.slug)
 
-    assert failure.value.name == "TimeoutError"
+    with pytest.raises(calls.CallFailed) as error_info:
+        asyncio.run(calls.call_graph(route, "collect", "graph", {}, seconds=-0.9))
+
+    assert error_info.value.name == "TimeoutError"
 
 
-def test_a_large_answer_does_not_go_over_the_channel(settings, mail, revision):
-    async def ask() -> tuple[CallResponse, list[bytes]]:
+def build_request(channel: str) -> CallRequest:
+    return CallRequest(
+        id=uuid4().bytes,
+        response_channel=channel,
+        sent_at=time.time(),
+        seconds=60,
+        revision_id=b"",
+        deployment_id=b"",
+        workspace_id=b"",
+        graph_id="collect",
+        method="graph",
+        thread=b"",
+        thread_id="",
+        params=b"{}",
+    )
+
+
+def test_a_large_answer_is_not_sent_over_the_channel(redis_client):
+    async def call_with_large_response() -> tuple[CallResponse, list[bytes]]:
         dispatcher = RedisDispatcher()
-        channel = dispatcher.channel
-        request = calls._build_request(revision, "collect", "graph", None, None, 10, channel)
+        request = build_request(dispatcher.channel)
         call = asyncio.create_task(dispatcher.call(request, 10))
-        await asyncio.to_thread(mail.blpop, [messages.CALLS], 10)
-        large = CallResponse(request.id, True, b"x" * (messages.MAX_CHANNEL_BYTES + 1))
-        commands = large.commands(request)
-        await asyncio.to_thread(messages.send_commands, mail, *commands)
+        await asyncio.to_thread(redis_client.blpop, [messages.CALLS], 60)
+        large_response = CallResponse(request.id, True, b"x" * (messages.MAX_CHANNEL_BYTES + 1))
+        commands = large_response.commands(request)
+        await asyncio.to_thread(messages.send_commands, redis_client, *commands)
         response = await call
         await dispatcher.aclose()
         return response, [command[-1] for command in commands]
 
-    response, sent = asyncio.run(ask())
+    response, payloads = asyncio.run(call_with_large_response())
 
     assert len(response.body or b"") == messages.MAX_CHANNEL_BYTES + 1
-    assert [len(sent[0]) > messages.MAX_CHANNEL_BYTES, len(sent[2]) < 100] == [True, True]
-    assert mail.keys("slipway:answer:*") == []
+    assert [len(payloads[0]) > messages.MAX_CHANNEL_BYTES, len(payloads[2]) < 100] == [True, True]
+    assert redis_client.keys("slipway:answer:*") == []
 
 
-def test_messages_of_threads_go_out_when_redis_is_back(settings, mail, revision):
-    """They wait in the process meanwhile, and nobody who sends them is held up."""
+def test_a_large_answer_that_expired_before_it_is_read_times_out(redis_client):
+    async def call_with_expired_response() -> None:
+        dispatcher = RedisDispatcher()
+        request = build_request(dispatcher.channel)
+        call = asyncio.create_task(dispatcher.call(request, 10))
+        await asyncio.to_thread(redis_client.blpop, [messages.CALLS], 60)
+        announcement = CallResponse(request.id, True, b"x" * messages.MAX_CHANNEL_BYTES)
+        *_, publish = announcement.commands(request)
+        await asyncio.to_thread(messages.send_commands, redis_client, publish)
+        try:
+            await call
+        finally:
+            await dispatcher.aclose()
+
+    with pytest.raises(TimeoutError, match="expired"):
+        asyncio.run(call_with_expired_response())
+
+
+def test_queued_messages_are_sent_once_redis_is_back(settings, redis_client, revision):
+    """They are queued in the process meanwhile, and `send` does not block."""
     thread = make_thread(revision)
 
     async def send() -> None:
-        courier = RedisDispatcher("unix:///nonexistent/redis.sock")
-        await asyncio.to_thread(courier.send, messages.enqueue_thread(thread.pk))
+        dispatcher = RedisDispatcher("unix:///nonexistent/redis.sock")
+        await asyncio.to_thread(dispatcher.send, messages.enqueue_thread(thread.pk))
         await asyncio.sleep(0)
-        courier._link._options = parse_url(settings.REDIS_URL)
-        while not mail.zcard(messages.RUNS):
+        dispatcher._link._options = parse_url(settings.REDIS_URL)
+        while not redis_client.zcard(messages.RUNS):
             await asyncio.sleep(0.01)
-        await courier.aclose()
+        await dispatcher.aclose()
 
-    asyncio.run(asyncio.wait_for(send(), 10))
+    asyncio.run(asyncio.wait_for(send(), 60))
 
-    assert mail.zrange(messages.RUNS, 0, -1) == [thread.pk.bytes]
+    assert redis_client.zrange(messages.RUNS, 0, -1) == [thread.pk.bytes]

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from datetime import timedelta
 from itertools import pairwise
 
 import pytest
 from django.db import connection
+from django.utils import timezone
 
+from apps.agent_runtime.graph_calls.call_session import GraphCall
+from apps.agent_runtime.hosts.launch import RevisionRef
 from apps.agent_server.models import AgentRun, Checkpoint
-from tests.agent_runtime.factories import make_run, make_thread
+from tests.agent_runtime.factories import execute, make_run, make_thread
 
 ITEM = {"input": {"items": ["first"]}}
-
-
-def execute(engine, thread):
-    engine.call(engine.engine.claim_or_queue, thread.pk)
 
 
 def test_a_run_ends_with_its_state_on_the_thread(engine, revision, listen):
@@ -55,7 +56,9 @@ def test_an_error_names_its_class_and_is_the_last_event(engine, revision, listen
     assert thread.state["tasks"][0]["error"] == "LookupError('no such city')"
 
 
-def test_a_question_makes_the_run_a_success_and_the_thread_interrupted(engine, revision, listen):
+def test_an_interrupt_ends_the_run_as_success_and_the_thread_as_interrupted(
+    engine, revision, listen
+):
     thread = make_thread(revision)
     run = make_run(thread, "ask", kwargs={"input": {"answer": ""}})
     execute(engine, thread)
@@ -67,9 +70,9 @@ def test_a_question_makes_the_run_a_success_and_the_thread_interrupted(engine, r
         "interrupted",
         ["question"],
     )
-    [[asked]] = thread.interrupts.values()
-    assert asked["value"] == {"question": "sure?"}
-    assert thread.state["interrupts"] == [asked]
+    [[interrupt]] = thread.interrupts.values()
+    assert interrupt["value"] == {"question": "sure?"}
+    assert thread.state["interrupts"] == [interrupt]
 
     answer = make_run(thread, "ask", sequence=2, kwargs={"command": {"resume": "yes"}})
     execute(engine, thread)
@@ -114,11 +117,7 @@ def test_twenty_runs_of_a_thread_run_one_by_one_in_the_order_of_their_sequence(
     assert all(a.ended_at <= b.started_at for a, b in pairwise(runs))
 
 
-def test_a_run_that_is_not_yet_due_stays(engine, revision, listen):
-    from datetime import timedelta
-
-    from django.utils import timezone
-
+def test_a_run_that_is_not_yet_due_stays_pending(engine, revision, listen):
     thread = make_thread(revision)
     planned = timezone.now() + timedelta(hours=1)
     later = make_run(thread, "collect", kwargs=ITEM, available_at=planned, created_at=planned)
@@ -142,7 +141,7 @@ def test_a_run_that_is_not_yet_due_stays(engine, revision, listen):
         ),
     ],
 )
-def test_tokens_are_streamed_as_they_come(engine, revision, listen, modes, expected):
+def test_tokens_are_streamed_as_message_events(engine, revision, listen, modes, expected):
     thread = make_thread(revision)
     kwargs = {"input": {"messages": [{"role": "user", "content": "hi"}]}, "stream_mode": modes}
     run = make_run(thread, "chat", kwargs=kwargs)
@@ -153,7 +152,7 @@ def test_tokens_are_streamed_as_they_come(engine, revision, listen, modes, expec
     assert [name for name, _ in events] == expected
 
 
-def test_a_graph_that_is_not_there_is_an_error_of_the_run(engine, revision, listen):
+def test_a_run_of_an_unknown_graph_fails(engine, revision, listen):
     thread = make_thread(revision)
     run = make_run(thread, "nowhere", kwargs=ITEM)
 
@@ -167,12 +166,7 @@ def test_a_graph_that_is_not_there_is_an_error_of_the_run(engine, revision, list
     }
 
 
-def test_the_platform_answers_questions_about_a_graph(engine, revision, listen):
-    import json
-
-    from apps.agent_runtime.graph_calls.call_session import GraphCall
-    from apps.agent_runtime.hosts.launch import RevisionRef
-
+def test_graph_calls_return_state_and_history_of_their_own_thread(engine, revision, listen):
     thread = make_thread(revision)
     run = make_run(thread, "collect", kwargs=ITEM)
     execute(engine, thread)
@@ -180,25 +174,28 @@ def test_the_platform_answers_questions_about_a_graph(engine, revision, listen):
     ref = RevisionRef(revision.pk, revision.deployment_id, revision.workspace_id)
     params = {"thread_id": str(thread.thread_id), "limit": 10}
 
-    def ask(method, thread_id):
-        given = json.dumps(params).encode()
-        question = GraphCall(ref, "collect", method, thread_id, str(thread.thread_id), given)
-        return engine.wait_for(engine.engine.call_graph(question, 20))
+    def call_graph(method, thread_id):
+        body = json.dumps(params).encode()
+        graph_call = GraphCall(ref, "collect", method, thread_id, str(thread.thread_id), body)
+        return engine.run(engine.engine.call_graph(graph_call, 20))
 
-    state, history, stranger = (
-        ask("state", thread.pk),
-        ask("history", thread.pk),
-        ask("state", None),
+    state, history, without_thread = (
+        call_graph("state", thread.pk),
+        call_graph("history", thread.pk),
+        call_graph("state", None),
     )
 
     thread.refresh_from_db()
     assert json.loads(state.body) == thread.state
     assert [s["metadata"]["step"] for s in json.loads(history.body)] == [1, 0, -1]
-    assert (stranger.succeeded, json.loads(stranger.body)["error"]) == (False, "Refused")
+    assert (without_thread.succeeded, json.loads(without_thread.body)["error"]) == (
+        False,
+        "Refused",
+    )
 
 
-def test_a_run_that_cannot_be_given_to_its_graph_ends_with_an_error(engine, revision, listen):
-    """Requests as deep as that are refused at the door; whatever comes in another way ends too."""
+def test_a_run_whose_input_cannot_be_decoded_fails(engine, revision, listen):
+    """The API rejects input of this depth; such a run must end however it was created."""
     levels = 5_000
     thread = make_thread(revision)
     run = make_run(thread, "collect", kwargs=ITEM)

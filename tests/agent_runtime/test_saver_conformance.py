@@ -63,23 +63,24 @@ class WorkerEnd:
     def on_frame(self, frame: list[Any]) -> None:
         kind, _, number, *fields = frame
         if kind == "thread":
-            task = asyncio.get_running_loop().create_task(self.maintain(number, *fields))
+            task = asyncio.get_running_loop().create_task(self.execute_maintenance(number, *fields))
             self._tasks.add(task)
         else:
             self.session(fields[0]).on_frame(frame)
 
     def session(self, thread_id: str) -> RunSession:
         if thread_id not in self._sessions:
-            row = self._free.pop()
+            run_row = self._free.pop()
             run = ClaimedRun(
-                row.pk,
+                run_row.pk,
                 1,
-                row.thread_id,
+                run_row.thread_id,
                 UUID(thread_id),
-                row.workspace_id,
-                row.deployment_id,
+                run_row.workspace.organization_id,
+                run_row.workspace_id,
+                run_row.deployment_id,
                 None,
-                row.assistant_id,
+                run_row.assistant_id,
                 "any",
                 "{}",
                 "{}",
@@ -90,7 +91,7 @@ class WorkerEnd:
             self._sessions[thread_id] = session
         return self._sessions[thread_id]
 
-    async def maintain(self, number: int, operation: str, ids: list[str]) -> None:
+    async def execute_maintenance(self, number: int, operation: str, ids: list[str]) -> None:
         def pk(thread_id: str) -> UUID:
             return self.session(thread_id).run.thread
 
@@ -106,7 +107,9 @@ class WorkerEnd:
             statements = checkpoint_maintenance.keep_latest([pk(thread_id) for thread_id in ids])
         else:
             statements = checkpoint_maintenance.delete_threads([pk(thread_id) for thread_id in ids])
-        await self.pool.execute_all(statements)
+        async with self.pool.transaction() as connection:
+            for statement, parameters in statements:
+                await connection.execute(statement, parameters)
         self.link.send(("answer", number, True, None))
 
     async def close(self) -> None:

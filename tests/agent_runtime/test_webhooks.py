@@ -1,4 +1,4 @@
-"""Webhooks, from the end of a run to a real receiver."""
+"""Webhooks, from the end of a run to the request at a real receiver."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.db.models import F
 from django.utils import timezone
 
@@ -16,11 +17,13 @@ from apps.agent_server import run_state_sql
 from apps.agent_server.models import AgentRun, WebhookDelivery, WebhookSecret
 from apps.agent_server.run_state_sql import End
 from apps.agent_server.services import deliveries, webhooks
-from apps.agent_server.services.cancel_runs import _execute_all as perform
-from apps.agent_server.webhooks import delivery_worker
+from apps.agent_server.services.cancel_runs import _execute_all as execute_all
+from apps.agent_server.webhooks import delivery_worker, statements
 from apps.core import secrets
 from apps.deployments.models import EnvironmentVariable
 from apps.deployments.services.environment import encrypt_variables
+from apps.webhooks import delivery_request
+from apps.webhooks import delivery_worker as shared_worker
 from tests.agent_runtime.factories import make_run, make_thread
 from tests.installation import wait_until
 from tests.receiver import Receiver
@@ -30,7 +33,7 @@ OPEN = {"webhooks": {"url": {"disable_loopback": False}}}
 
 
 @pytest.fixture(autouse=True)
-def posted(settings, monkeypatch, transactional_db) -> Iterator[None]:
+def fast_deliveries(settings, monkeypatch, transactional_db) -> Iterator[None]:
     settings.ALLOW_LOCAL_WEBHOOKS = True
     monkeypatch.setattr(deliveries, "RETRY_SECONDS", (0.01,) * 8)
     yield
@@ -54,32 +57,32 @@ def configure(revision) -> Callable[..., None]:
 
 
 @pytest.fixture
-def ended(revision, configure) -> Callable[..., AgentRun]:
-    """Ends a run, as services do, whose webhook goes to the address."""
+def end_run(revision, configure) -> Callable[..., AgentRun]:
+    """Return a function that creates a run with this webhook URL and ends it."""
 
-    def ended(url: str, **fields: Any) -> AgentRun:
+    def end_run(url: str, **fields: Any) -> AgentRun:
         thread = make_thread(revision)
         run = make_run(thread, "collect", kwargs={"webhook": url, "input": ITEM}, **fields)
-        end = End(run.pk, 0, "pending", "interrupted", run_state_sql.CANCELLED, "interrupted")
-        perform(run_state_sql.end([end]))
+        end = End(run.pk, 0, "pending", "interrupted", run_state_sql.CANCELLED_ERROR, "interrupted")
+        execute_all(run_state_sql.end([end]))
         return run
 
-    return ended
+    return end_run
 
 
-def settled(run: AgentRun) -> WebhookDelivery:
-    """The delivery, once nothing more happens to it."""
+def wait_for_delivery(run: AgentRun) -> WebhookDelivery:
+    """Wait until the delivery is delivered or given up, and return its row."""
 
-    def is_settled() -> bool:
+    def is_finished() -> bool:
         delivery_worker.wake()
         row = WebhookDelivery.unscoped.get(run_id=run.pk)
         return row.status in {"delivered", "given_up"}
 
-    wait_until(is_settled, "the end of a webhook", seconds=30)
+    wait_until(is_finished, "the end of a webhook")
     return WebhookDelivery.unscoped.get(run_id=run.pk)
 
 
-def test_a_run_tells_its_end_with_everything_about_it(
+def test_the_webhook_of_a_finished_run_has_all_its_fields(
     engine, revision, configure, receiver, listen
 ):
     thread = make_thread(revision)
@@ -87,14 +90,14 @@ def test_a_run_tells_its_end_with_everything_about_it(
     run = make_run(thread, "collect", kwargs=kwargs, metadata={"a": "b"})
 
     engine.call(engine.engine.claim_or_queue, thread.pk)
-    got = receiver.next()
+    delivered = receiver.next()
 
     run.refresh_from_db()
-    told = got.json()
-    assert got.path == "/hook"
-    assert got.headers["content-type"] == "application/json"
-    assert told.pop("webhook_sent_at") >= told["run_ended_at"]
-    assert told == {
+    payload = delivered.json()
+    assert delivered.path == "/hook"
+    assert delivered.headers["content-type"] == "application/json"
+    assert payload.pop("webhook_sent_at") >= payload["run_ended_at"]
+    assert payload == {
         "run_id": str(run.pk),
         "thread_id": str(thread.thread_id),
         "assistant_id": str(run.assistant_id),
@@ -108,50 +111,56 @@ def test_a_run_tells_its_end_with_everything_about_it(
         "run_started_at": run.started_at.isoformat(timespec="microseconds"),
         "run_ended_at": run.ended_at.isoformat(timespec="microseconds"),
     }
-    row = settled(run)
+    row = wait_for_delivery(run)
     assert (row.status, row.attempts, row.response_status) == ("delivered", 1, 200)
     assert row.payload is None
 
 
-def test_a_failed_run_tells_its_error(engine, revision, configure, receiver):
+def test_the_webhook_of_a_failed_run_has_its_error(engine, revision, configure, receiver):
     thread = make_thread(revision)
     kwargs = {"input": {"answer": "?"}, "webhook": receiver.url}
     make_run(thread, "fail", kwargs=kwargs)
 
     engine.call(engine.engine.claim_or_queue, thread.pk)
 
-    told = receiver.next().json()
-    assert told["status"] == "error"
-    assert told["error"] == {"error": "LookupError", "message": "no such city"}
+    payload = receiver.next().json()
+    assert payload["status"] == "error"
+    assert payload["error"] == {"error": "LookupError", "message": "no such city"}
 
 
-def test_a_run_that_asks_is_a_success_without_its_questions(engine, revision, configure, receiver):
+def test_the_webhook_of_an_interrupted_run_is_a_success_without_interrupts(
+    engine, revision, configure, receiver
+):
     thread = make_thread(revision)
     make_run(thread, "ask", kwargs={"input": {"answer": ""}, "webhook": receiver.url})
 
     engine.call(engine.engine.claim_or_queue, thread.pk)
 
-    told = receiver.next().json()
-    assert told["status"] == "success"
-    assert told["values"] == {"answer": ""}
-    assert not {"error", "interrupts"} & told.keys()
+    payload = receiver.next().json()
+    assert payload["status"] == "success"
+    assert payload["values"] == {"answer": ""}
+    assert not {"error", "interrupts"} & payload.keys()
 
 
-def test_a_run_cancelled_while_it_waits_tells_so(ended, receiver):
-    run = ended(receiver.url)
+def test_webhook_of_a_cancelled_pending_run_has_status_interrupted(end_run, receiver):
+    run = end_run(receiver.url)
 
-    row = settled(run)
+    row = wait_for_delivery(run)
 
-    told = receiver.next().json()
+    payload = receiver.next().json()
     assert row.status == "delivered"
-    assert (told["status"], told["run_started_at"], told["values"]) == ("interrupted", None, None)
-    assert told["error"] == {"error": "UserInterrupt", "message": "The run was cancelled."}
+    assert (payload["status"], payload["run_started_at"], payload["values"]) == (
+        "interrupted",
+        None,
+        None,
+    )
+    assert payload["error"] == {"error": "UserInterrupt", "message": "The run was cancelled."}
 
 
-def test_values_are_those_of_the_end_whatever_happens_later(ended, receiver, revision):
+def test_the_webhook_has_the_values_at_the_end_of_the_run(end_run, receiver, revision):
     thread = make_thread(revision, values={"then": 1})
     run = make_run(thread, "collect", kwargs={"webhook": receiver.url})
-    perform(run_state_sql.end([End(run.pk, 0, "pending", "success", None, "idle")]))
+    execute_all(run_state_sql.end([End(run.pk, 0, "pending", "success", None, "idle")]))
     type(thread).unscoped.update(values={"later": 2})
     run.delete()
 
@@ -160,7 +169,7 @@ def test_values_are_those_of_the_end_whatever_happens_later(ended, receiver, rev
     assert receiver.next().json()["values"] == {"then": 1}
 
 
-def test_a_run_without_webhook_leaves_nothing(engine, revision, listen):
+def test_a_run_without_webhook_creates_no_delivery(engine, revision, listen):
     thread = make_thread(revision)
     run = make_run(thread, "collect", kwargs={"input": {"items": ['"webhook": "http://x"']}})
 
@@ -170,80 +179,94 @@ def test_a_run_without_webhook_leaves_nothing(engine, revision, listen):
     assert not WebhookDelivery.unscoped.exists()
 
 
-def test_telling_twice_of_one_end_makes_one_webhook(ended, receiver):
-    run = ended(receiver.url)
+def test_adding_a_due_webhook_twice_creates_one_delivery(end_run, receiver):
+    run = end_run(receiver.url)
 
-    webhooks.add_due([run.pk])
+    with connection.cursor() as cursor:
+        cursor.execute(statements.ADD_DUE, [[run.pk]])
 
     assert WebhookDelivery.unscoped.filter(run_id=run.pk).count() == 1
 
 
-def test_signatures_are_those_of_the_standard(ended, receiver, revision):
-    run = ended(receiver.url)
-    row = settled(run)
+def test_signatures_follow_the_standard_webhooks_specification(end_run, receiver, revision):
+    run = end_run(receiver.url)
+    row = wait_for_delivery(run)
 
-    got = receiver.next()
-    assert got.headers["webhook-id"] == f"msg_{row.pk}"
-    assert got.is_signed_with(webhooks.get_secret(revision.deployment).text)
-    assert not got.is_signed_with("whsec_" + "A" * 43 + "=")
-    kept = WebhookSecret.unscoped.get().secret
-    assert b"whsec_" not in bytes(kept)
-    assert secrets.decrypt(kept).startswith("whsec_")
+    delivered = receiver.next()
+    assert delivered.headers["webhook-id"] == f"msg_{row.pk}"
+    assert delivered.is_signed_with(webhooks.create_secret(revision.deployment).text)
+    assert not delivered.is_signed_with("whsec_" + "A" * 43 + "=")
+    ciphertext = WebhookSecret.unscoped.get().secret
+    assert b"whsec_" not in bytes(ciphertext)
+    assert secrets.decrypt(ciphertext).startswith("whsec_")
 
 
-def test_a_replaced_secret_signs_for_a_day_more(ended, receiver, revision):
+def test_a_replaced_secret_signs_for_another_day(end_run, receiver, revision):
     deployment = revision.deployment
-    old = webhooks.get_secret(deployment)
+    old = webhooks.create_secret(deployment)
     new = webhooks.replace_secret(deployment=deployment)
-    settled(ended(receiver.url))
+    wait_for_delivery(end_run(receiver.url))
 
-    got = receiver.next()
-    assert got.is_signed_with(old.text)
-    assert got.is_signed_with(new.text)
+    delivered = receiver.next()
+    assert delivered.is_signed_with(old.text)
+    assert delivered.is_signed_with(new.text)
 
     WebhookSecret.unscoped.update(replaced_at=F("replaced_at") - timedelta(days=1, seconds=1))
-    settled(ended(receiver.url))
-    got = receiver.next()
-    assert not got.is_signed_with(old.text)
-    assert got.is_signed_with(new.text)
+    wait_for_delivery(end_run(receiver.url))
+    delivered = receiver.next()
+    assert not delivered.is_signed_with(old.text)
+    assert delivered.is_signed_with(new.text)
 
 
-def test_what_fails_is_sent_again_under_the_same_id(ended):
+def test_reading_the_secret_does_not_create_one(revision):
+    deployment = revision.deployment
+    assert webhooks.get_secret(deployment) == webhooks.create_secret(deployment)
+    WebhookSecret.unscoped.all().delete()
+
+    assert webhooks.get_secret(deployment) is None
+    assert not WebhookSecret.unscoped.exists()
+
+
+def test_a_failed_delivery_is_retried_with_the_same_id(end_run):
     with Receiver(500, 429, 302, 200) as receiver:
-        run = ended(receiver.url)
-        row = settled(run)
-        got = [receiver.next() for _ in range(4)]
+        run = end_run(receiver.url)
+        row = wait_for_delivery(run)
+        attempts = [receiver.next() for _ in range(4)]
 
-    assert {one.headers["webhook-id"] for one in got} == {f"msg_{row.pk}"}
+    assert {attempt.headers["webhook-id"] for attempt in attempts} == {f"msg_{row.pk}"}
     assert (row.status, row.attempts, row.response_status) == ("delivered", 4, 200)
     assert [(entry["status"], entry["error"]) for entry in row.log] == [
-        (500, "The answer was 500."),
-        (429, "The answer was 429."),
-        (302, "The answer was 302: redirects are not followed."),
+        (500, "The receiver responded with status 500."),
+        (429, "The receiver responded with status 429."),
+        (302, "The receiver responded with status 302; redirects are not followed."),
         (200, None),
     ]
 
 
-def test_a_receiver_that_never_takes_it_is_given_up(ended):
+def test_a_delivery_is_given_up_after_nine_failed_attempts(end_run):
     with Receiver(503) as receiver:
-        row = settled(ended(receiver.url))
+        row = wait_for_delivery(end_run(receiver.url))
         assert receiver.count_unread == 9
 
-    assert (row.status, row.attempts, row.last_error) == ("given_up", 9, "The answer was 503.")
+    assert (row.status, row.attempts, row.last_error) == (
+        "given_up",
+        9,
+        "The receiver responded with status 503.",
+    )
     assert row.payload is None
 
 
-def test_a_receiver_that_is_gone_is_asked_once(ended):
+def test_a_receiver_that_answers_gone_gets_one_attempt(end_run):
     with Receiver(410) as receiver:
-        row = settled(ended(receiver.url))
+        row = wait_for_delivery(end_run(receiver.url))
 
     assert (row.status, row.attempts, row.response_status) == ("given_up", 1, 410)
 
 
-def test_pauses_grow_and_heed_the_receiver(ended, monkeypatch):
+def test_the_retry_pause_follows_the_retry_after_header(end_run, monkeypatch):
     monkeypatch.setattr(deliveries, "RETRY_SECONDS", (1, 5, 30))
     with Receiver(503, headers={"Retry-After": "120"}) as receiver:
-        run = ended(receiver.url)
+        run = end_run(receiver.url)
         before = timezone.now()
         delivery_worker.wake()
         receiver.next()
@@ -253,17 +276,17 @@ def test_pauses_grow_and_heed_the_receiver(ended, monkeypatch):
     assert timedelta(seconds=119) < rows.get().due_at - before < timedelta(seconds=150)
 
 
-def test_nobody_at_the_address(ended):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+def test_a_refused_connection_is_recorded_as_the_last_error(end_run):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
 
-    row = settled(ended(f"http://127.0.0.1:{port}/"))
+    row = wait_for_delivery(end_run(f"http://127.0.0.1:{port}/"))
 
     assert (row.status, row.response_status) == ("given_up", None)
     assert row.last_error == "No connection: Connection refused."
 
 
-def test_who_answers_no_http_is_told_apart(ended):
+def test_an_answer_that_is_not_http_is_recorded_as_the_last_error(end_run):
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def answer() -> None:
@@ -272,20 +295,24 @@ def test_who_answers_no_http_is_told_apart(ended):
                 with connection:
                     connection.recv(65_536)
                     connection.sendall(b"SSH-2.0-x\r\n")
+                    connection.shutdown(socket.SHUT_WR)
+                    # Closed with unread parts of the request, the connection would be reset.
+                    while connection.recv(65_536):
+                        pass
 
         thread = threading.Thread(target=answer)
         thread.start()
-        row = settled(ended(f"http://127.0.0.1:{server.getsockname()[1]}/"))
-        thread.join(10)
+        row = wait_for_delivery(end_run(f"http://127.0.0.1:{server.getsockname()[1]}/"))
+        thread.join(60)
 
-    assert row.last_error.startswith("The answer is not HTTP:")
+    assert row.last_error.startswith("The response is not HTTP:")
 
 
-def test_rules_are_asked_again_when_it_is_sent(ended, receiver, configure):
-    run = ended(receiver.url)
+def test_url_rules_are_checked_again_before_sending(end_run, receiver, configure):
+    run = end_run(receiver.url)
     configure(webhooks={})
 
-    row = settled(run)
+    row = wait_for_delivery(run)
 
     assert (row.status, row.attempts, receiver.count_unread) == ("given_up", 1, 0)
     assert row.last_error == (
@@ -293,33 +320,37 @@ def test_rules_are_asked_again_when_it_is_sent(ended, receiver, configure):
     )
 
 
-def test_a_name_that_leads_inside_by_now_is_not_followed(ended, receiver, configure, monkeypatch):
-    run = ended(f"http://rebound.example:{receiver.port}/")
+def test_a_host_name_that_now_resolves_to_a_private_address_is_blocked(
+    end_run, receiver, configure, monkeypatch
+):
+    run = end_run(f"http://rebound.example:{receiver.port}/")
     configure(webhooks={})
     real = socket.getaddrinfo
 
-    def look_up(host, *args, **more):
-        return real("127.0.0.1" if host == "rebound.example" else host, *args, **more)
+    def resolve_to_loopback(host, *args, **options):
+        return real("127.0.0.1" if host == "rebound.example" else host, *args, **options)
 
-    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    monkeypatch.setattr(socket, "getaddrinfo", resolve_to_loopback)
 
-    row = settled(run)
+    row = wait_for_delivery(run)
 
     assert (row.status, receiver.count_unread) == ("given_up", 0)
     assert "rebound.example is on this machine" in row.last_error
 
 
-def test_an_agent_that_switched_webhooks_off_sends_none(ended, receiver, configure):
-    run = ended(receiver.url)
+def test_an_agent_with_disabled_webhooks_sends_none(end_run, receiver, configure):
+    run = end_run(receiver.url)
     configure(http={"disable_webhooks": True})
 
-    row = settled(run)
+    row = wait_for_delivery(run)
 
     assert (row.status, receiver.count_unread) == ("given_up", 0)
     assert row.last_error == deliveries.WEBHOOKS_DISABLED
 
 
-def test_headers_of_the_agent_with_its_variables(ended, receiver, configure, revision):
+def test_configured_headers_get_environment_variables_of_the_agent(
+    end_run, receiver, configure, revision
+):
     EnvironmentVariable.unscoped.create(
         workspace=revision.workspace,
         deployment=revision.deployment,
@@ -335,41 +366,41 @@ def test_headers_of_the_agent_with_its_variables(ended, receiver, configure, rev
         "Webhook-Id": "mine",
     }
     configure(webhooks={**OPEN["webhooks"], "headers": headers}, env={"LG_WEBHOOK_PLACE": "here"})
-    row = settled(ended(receiver.url))
+    row = wait_for_delivery(end_run(receiver.url))
 
-    got = receiver.next().headers
-    assert got["authorization"] == "Bearer s3cret"
-    assert got["x-where"] == "here!"
-    assert got["x-none"] == ""
-    assert got["content-type"] == "application/json"
-    assert got["webhook-id"] == f"msg_{row.pk}"
+    sent_headers = receiver.next().headers
+    assert sent_headers["authorization"] == "Bearer s3cret"
+    assert sent_headers["x-where"] == "here!"
+    assert sent_headers["x-none"] == ""
+    assert sent_headers["content-type"] == "application/json"
+    assert sent_headers["webhook-id"] == f"msg_{row.pk}"
 
 
-def test_a_sender_that_dies_leaves_it_to_others(ended, receiver):
-    run = ended(receiver.url)
-    [taken] = deliveries.claim(10)
+def test_a_delivery_whose_sender_died_is_claimed_again(end_run, receiver):
+    run = end_run(receiver.url)
+    [first_claim] = deliveries.claim(10)
     assert deliveries.claim(10) == []
 
     WebhookDelivery.unscoped.update(due_at=timezone.now())
-    [again] = deliveries.claim(10)
+    [second_claim] = deliveries.claim(10)
 
-    assert (taken.id, taken.attempt, again.attempt) == (again.id, 1, 2)
-    outcome = deliveries.DeliveryResult(500, "The answer was 500.")
-    deliveries.record(taken, outcome, 0.1)
+    assert (first_claim.id, first_claim.attempt, second_claim.attempt) == (second_claim.id, 1, 2)
+    result = deliveries.DeliveryResult(500, "The receiver responded with status 500.")
+    deliveries.record(first_claim, result, 0.1)
     row = WebhookDelivery.unscoped.get(run_id=run.pk)
     assert (row.status, row.log) == ("sending", [])
-    deliveries.record(again, deliveries.DeliveryResult(200), 0.1)
-    assert settled(run).status == "delivered"
+    deliveries.record(second_claim, deliveries.DeliveryResult(200), 0.1)
+    assert wait_for_delivery(run).status == "delivered"
 
 
-def test_an_agent_with_slow_receivers_leaves_places_to_others(ended, receiver, monkeypatch):
-    monkeypatch.setattr(delivery_worker, "MAX_CONCURRENT_PER_AGENT", 3)
-    monkeypatch.setattr(delivery_worker, "BATCH_SIZE", 3)
+def test_an_agent_with_slow_receivers_is_limited_to_its_concurrency(end_run, receiver, monkeypatch):
+    monkeypatch.setattr(shared_worker, "MAX_CONCURRENT_PER_GROUP", 3)
+    monkeypatch.setattr(shared_worker, "BATCH_SIZE", 3)
     gate = threading.Event()
     with Receiver() as slow:
-        slow.hold = lambda: gate.wait(30) or None
+        slow.hold = lambda: gate.wait(120) or None
         for _ in range(6):
-            ended(slow.url)
+            end_run(slow.url)
         delivery_worker.wake()
         for _ in range(3):
             slow.next()
@@ -382,8 +413,8 @@ def test_an_agent_with_slow_receivers_leaves_places_to_others(ended, receiver, m
             slow.next()
 
 
-def test_the_log_is_forgotten_after_a_while(ended, receiver, settings):
-    settled(ended(receiver.url))
+def test_old_deliveries_are_deleted_after_the_retention_period(end_run, receiver, settings):
+    wait_for_delivery(end_run(receiver.url))
     assert deliveries.delete_old() == 0
 
     old = timezone.now() - timedelta(days=settings.WEBHOOK_LOG_DAYS, seconds=1)
@@ -391,3 +422,31 @@ def test_the_log_is_forgotten_after_a_while(ended, receiver, settings):
 
     assert deliveries.delete_old() == 1
     assert not WebhookDelivery.unscoped.exists()
+
+
+@pytest.mark.parametrize("answer", ["9" * 5000, "0" * 5000 + "7200", "99999"])
+def test_long_retry_after_delays_the_next_attempt_by_an_hour(end_run, answer):
+    with Receiver(503, headers={"Retry-After": answer}) as busy:
+        started_at = timezone.now()
+        run = end_run(busy.url)
+        delivery_worker.wake()
+        busy.next()
+        rows = WebhookDelivery.unscoped.filter(run_id=run.pk)
+        wait_until(lambda: rows.filter(status="due", attempts=1).exists(), "the first attempt")
+
+        row = rows.get()
+        assert (row.attempts, row.log[0]["status"]) == (1, 503)
+        assert timedelta(minutes=59) < row.due_at - started_at < timedelta(minutes=61)
+        assert busy.count_unread == 0
+
+
+def test_unexpected_failures_of_sending_count_as_attempts(end_run, receiver, monkeypatch):
+    async def fail(_):
+        raise RuntimeError("unexpected")
+
+    monkeypatch.setattr(delivery_request, "send", fail)
+
+    row = wait_for_delivery(end_run(receiver.url))
+
+    assert (row.status, row.attempts) == ("given_up", 9)
+    assert {entry["error"] for entry in row.log} == {"The webhook could not be sent."}

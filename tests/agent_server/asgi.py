@@ -1,4 +1,4 @@
-"""A client that speaks ASGI to the platform's front, so that streams can be read as they come."""
+"""An ASGI client of the platform's application that reads streams event by event."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PATIENCE_SECONDS = 60
 
 @dataclass
 class Answer:
-    """A response under way; the body grows until `ended`."""
+    """A response, possibly incomplete; the body grows until the response ends."""
 
     status: int = 0
     headers: dict[str, str] = field(default_factory=dict)
@@ -28,12 +28,12 @@ class Answer:
     @property
     def events(self) -> list[tuple[str, Any, str | None]]:
         """The complete events so far: name, data, id."""
-        found = []
+        events = []
         for block in self.body.decode().split("\r\n\r\n")[:-1]:
             lines = dict(line.split(": ", 1) for line in block.split("\r\n"))
             if "event" in lines:
-                found.append((lines["event"], json.loads(lines["data"]), lines.get("id")))
-        return found
+                events.append((lines["event"], json.loads(lines["data"]), lines.get("id")))
+        return events
 
     @property
     def names(self) -> list[str]:
@@ -41,7 +41,7 @@ class Answer:
 
 
 class AsgiRequest:
-    """One request, from its start until it is left or answered."""
+    """One request, from its start until the client disconnects or the response ends."""
 
     def __init__(self, method: str, path: str, headers: dict[str, str], body: bytes) -> None:
         path, _, query = path.partition("?")
@@ -88,24 +88,24 @@ class AsgiRequest:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.leave()
+        self.disconnect()
         await asyncio.wait_for(self._task, PATIENCE_SECONDS)
 
-    def leave(self) -> None:
-        """Hang up."""
+    def disconnect(self) -> None:
+        """Close the connection as a client does."""
         self._incoming.put_nowait({"type": "http.disconnect"})
 
-    async def until(self, condition: Any) -> Answer:
-        """Wait until the answer so far fulfils the condition."""
+    async def wait_until(self, condition: Any) -> Answer:
+        """Wait until the answer fulfils the condition."""
         async with asyncio.timeout(PATIENCE_SECONDS), self._changed:
             await self._changed.wait_for(lambda: condition(self.answer))
         return self.answer
 
-    async def started(self) -> Answer:
-        return await self.until(lambda answer: answer.status)
+    async def wait_for_start(self) -> Answer:
+        return await self.wait_until(lambda answer: answer.status)
 
-    async def ended(self) -> Answer:
-        return await self.until(lambda _: self._ended)
+    async def wait_for_end(self) -> Answer:
+        return await self.wait_until(lambda _: self._ended)
 
 
 class Caller:
@@ -121,4 +121,4 @@ class Caller:
 
     async def __call__(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
         async with self.open(method, path, body, **headers) as request:
-            return await request.ended()
+            return await request.wait_for_end()

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import json
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
 
 import pytest
 import redis
 from django.db import connections
+from django.http import HttpResponse
 
 from apps.agent_server.messaging.redis_dispatcher import loop_dispatcher
 from apps.agent_server.services import assistants
@@ -23,7 +26,7 @@ from tests.factories.organizations import WorkspaceFactory
 
 
 @pytest.fixture(autouse=True)
-def nothing_cached() -> Iterator[None]:
+def clear_caches() -> Iterator[None]:
     yield
     routes.clear_cache()
     assistants._ensured_revisions.clear()
@@ -41,8 +44,25 @@ def key(agent) -> str:
 
 
 @pytest.fixture
+def send(client, agent, key) -> Callable[..., HttpResponse]:
+    """Return a function that sends a JSON request to the agent, by default with its key."""
+
+    def send(
+        method: str, path: str, body: Any = None, *, key: str | None = key, **headers: str
+    ) -> HttpResponse:
+        return getattr(client, method)(
+            f"/agents/{agent.slug}{path}",
+            data=None if body is None else json.dumps(body),
+            content_type="application/json",
+            headers={**({"X-Api-Key": key} if key else {}), **headers},
+        )
+
+    return send
+
+
+@pytest.fixture
 def reader_key(agent) -> str:
-    """May look, may not run."""
+    """A key that may read but not run the agent."""
     return key_for(agent.workspace, "read")
 
 
@@ -53,15 +73,15 @@ def outsider_key(db) -> str:
 
 @pytest.fixture
 def redis_client(settings) -> Iterator[redis.Redis]:
-    """The Redis of this test, empty."""
+    """The Redis database of this test, empty."""
     client = redis.Redis.from_url(settings.REDIS_URL)
     client.flushdb()
     yield client
     client.close()
 
 
-def hang_up(client: redis.Redis) -> None:
-    """Cut all connections to this test's database but the client's own; others belong to others."""
+def drop_connections(client: redis.Redis) -> None:
+    """Close all connections to the database of this test, except the client's own."""
     own = client.client_id()
     database = str(client.get_connection_kwargs().get("db", 0))
     for entry in client.client_list():
@@ -70,27 +90,29 @@ def hang_up(client: redis.Redis) -> None:
 
 
 @pytest.fixture
-async def front(transactional_db, redis_client) -> AsyncIterator[None]:
-    """The platform's front in this test's loop; its threads give their connections back."""
-    await hubs.hub()._link.connect()  # so that "from now on" means this moment
+async def asgi_app(transactional_db, redis_client) -> AsyncIterator[None]:
+    """The ASGI application in the event loop of the test; its connections are closed afterwards."""
+    await (
+        hubs.get_hub()._link.connect()
+    )  # subscriptions must not begin before the connection exists
     yield
-    await hubs.hub().aclose()
+    await hubs.get_hub().aclose()
     await loop_dispatcher().aclose()
     await loop_database().aclose()
     pool = sync_bridge.thread_pool()
     threads = list(pool._threads)
     barrier = threading.Barrier(len(threads))
 
-    def give_back() -> None:
-        barrier.wait(timeout=10)
+    def close_connections() -> None:
+        barrier.wait(timeout=60)
         connections.close_all()
 
-    for done in [pool.submit(give_back) for _ in threads]:
-        done.result(timeout=10)
+    for future in [pool.submit(close_connections) for _ in threads]:
+        future.result(timeout=60)
 
 
 @pytest.fixture
-async def worker(front, settings) -> AsyncIterator[Worker]:
+async def worker(asgi_app, settings) -> AsyncIterator[Worker]:
     worker = Worker(settings.REDIS_URL)
     await worker.listen()
     yield worker
@@ -98,5 +120,5 @@ async def worker(front, settings) -> AsyncIterator[Worker]:
 
 
 @pytest.fixture
-def call(front, agent, key) -> Caller:
+def call(asgi_app, agent, key) -> Caller:
     return Caller(agent.slug, key)

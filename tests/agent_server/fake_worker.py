@@ -1,4 +1,4 @@
-"""A worker of one's own: takes the messages that the web process sends, ends runs on command."""
+"""A fake worker: it claims the runs that the web process enqueues and ends them on command."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from apps.core.sync_bridge import in_thread
 
 
 class Worker:
-    """Stands where the engine stands: after the message, before the stream."""
+    """Replaces the engine between the queue message and the stream of a run."""
 
     def __init__(self, url: str) -> None:
         self._redis = redis.asyncio.Redis.from_url(url)
@@ -27,33 +27,33 @@ class Worker:
         self._cancels = self._redis.pubsub(ignore_subscribe_messages=True)
 
     async def listen(self) -> None:
-        """Hear of runs that shall stop, from now on."""
+        """Subscribe to cancellations."""
         await self._cancels.subscribe(messages.CANCELS)
-        assert await self._cancels.get_message(timeout=10) is None  # the subscription itself
+        assert await self._cancels.get_message(timeout=60) is None  # the subscription itself
 
-    async def told_to_stop(self) -> UUID:
-        """The next run that shall stop."""
-        message = await self._cancels.get_message(timeout=10)
-        assert message is not None, "no run was told to stop"
+    async def next_cancelled_run(self) -> UUID:
+        """Wait for the next cancellation and return its run id."""
+        message = await self._cancels.get_message(timeout=60)
+        assert message is not None, "no run was cancelled"
         return UUID(bytes=message["data"])
 
-    async def take(self) -> AgentRun:
-        """Claim the first run of the thread that was named first.
+    async def claim_run(self) -> AgentRun:
+        """Claim the first run of the first thread in the queue.
 
-        A thread whose run has ended is looked at again before, as an engine does.
+        Like an engine, it first checks the thread of the run that it ended last.
         """
         ended, self._thread = self._thread, None
         run = await in_thread(_claim, ended) if ended else None
         if run is not None:
             return run
-        found = await self._redis.bzpopmin(messages.RUNS, timeout=10)
-        assert found is not None, "no message came"
-        run = await in_thread(_claim, UUID(bytes=found[1]))
-        assert run is not None, "nothing waits on the thread"
+        message = await self._redis.bzpopmin(messages.RUNS, timeout=60)
+        assert message is not None, "no message came"
+        run = await in_thread(_claim, UUID(bytes=message[1]))
+        assert run is not None, "the thread has no pending run"
         return run
 
-    async def say(self, run: AgentRun, *events: tuple[str, Any]) -> None:
-        """Put events into the run's stream."""
+    async def publish(self, run: AgentRun, *events: tuple[str, Any]) -> None:
+        """Append events to the run's stream."""
         packed = [(name, dumps(data)) for name, data in events]
         await self.writer.append(run.pk, packed, resumable=run.kwargs["resumable"])
         await self.writer.flush()
@@ -69,7 +69,7 @@ class Worker:
         result: Any = None,
         silently: bool = False,
     ) -> None:
-        """End the run in PostgreSQL, and in its stream unless that is to get lost."""
+        """End the run in PostgreSQL and, unless `silently`, in its stream."""
         await in_thread(_end, run, status, values, interrupts, error)
         self._thread = run.thread_id
         if not silently:
@@ -83,8 +83,8 @@ class Worker:
 
 
 def _claim(thread_pk: UUID) -> AgentRun | None:
-    waiting = AgentRun.unscoped.filter(thread=thread_pk, status="pending")
-    run = waiting.order_by("sequence").first()
+    pending = AgentRun.unscoped.filter(thread=thread_pk, status="pending")
+    run = pending.order_by("sequence").first()
     if run is None:
         return None
     run.status, run.attempt, run.started_at = RunStatus.RUNNING, 1, timezone.now()
@@ -94,10 +94,10 @@ def _claim(thread_pk: UUID) -> AgentRun | None:
 
 def _end(run: AgentRun, status: str, values: Any, interrupts: Any, error: Any) -> None:
     AgentRun.unscoped.filter(pk=run.pk).update(status=status, error=error)
-    failed = status in {"error", "timeout"}
-    stopped = ThreadStatus.INTERRUPTED if interrupts else ThreadStatus.IDLE
+    is_failed = status in {"error", "timeout"}
+    success_status = ThreadStatus.INTERRUPTED if interrupts else ThreadStatus.IDLE
     Thread.unscoped.filter(pk=run.thread_id).update(
-        status=ThreadStatus.ERROR if failed else stopped,
+        status=ThreadStatus.ERROR if is_failed else success_status,
         values=values,
         state={"values": values, "next": []},
         interrupts=interrupts or {},

@@ -1,9 +1,9 @@
-// Uses the public client as its users do and prints what it saw; the test beside it judges.
+// Uses the public client and prints its results as JSON for test_javascript_sdk_live.py.
 import { Client } from "@langchain/langgraph-sdk";
 
 const client = new Client({ apiUrl: process.env.AGENT_URL, apiKey: process.env.API_KEY });
 const graph = "agent";
-const said = (content) => ({ messages: [{ role: "user", content }] });
+const userMessage = (content) => ({ messages: [{ role: "user", content }] });
 
 async function collect(stream) {
   const chunks = [];
@@ -16,7 +16,7 @@ const facts = {};
 const thread = await client.threads.create();
 const chunks = await collect(
   client.runs.stream(thread.thread_id, graph, {
-    input: said("What is 12 * 7 + 1?"),
+    input: userMessage("What is 12 * 7 + 1?"),
     streamMode: ["updates", "messages"],
     onRunCreated: ({ run_id }) => {
       facts.created = run_id;
@@ -32,39 +32,41 @@ facts.answer = facts.state.messages.at(-1).content;
 const busy = await client.threads.create();
 const runs = await Promise.all(
   Array.from({ length: 20 }, (_, n) =>
-    client.runs.create(busy.thread_id, graph, { input: said(`Line ${n}`) }),
+    client.runs.create(busy.thread_id, graph, { input: userMessage(`Line ${n}`) }),
   ),
 );
 runs.sort((a, b) => (a.created_at < b.created_at ? -1 : 1));
 await client.runs.join(busy.thread_id, runs.at(-1).run_id);
 const { values } = await client.threads.getState(busy.thread_id);
-facts.asked = values.messages.filter((m) => m.type === "human").map((m) => m.content);
+facts.prompts = values.messages.filter((m) => m.type === "human").map((m) => m.content);
 facts.inOrder = runs.map((run) => run.kwargs.input.messages[0].content);
 
-const kept = await client.threads.create();
-const whole = await collect(
-  client.runs.stream(kept.thread_id, graph, {
-    input: said("Tell me more"),
+const resumable = await client.threads.create();
+const sent = await collect(
+  client.runs.stream(resumable.thread_id, graph, {
+    input: userMessage("Tell me more"),
     streamMode: ["messages-tuple"],
     streamResumable: true,
   }),
 );
-facts.expected = whole.slice(3).map((chunk) => chunk.id);
+facts.expected = sent.slice(3).map((chunk) => chunk.id);
 facts.resumed = (
   await collect(
-    client.runs.joinStream(kept.thread_id, whole[0].data.run_id, { lastEventId: whole[2].id }),
+    client.runs.joinStream(resumable.thread_id, sent[0].data.run_id, { lastEventId: sent[2].id }),
   )
 ).map((chunk) => chunk.id);
 
-const letter = await client.threads.create();
-const question = await client.runs.wait(letter.thread_id, graph, {
-  input: said("Send a mail to ann@example.com about the invoice."),
+const mail = await client.threads.create();
+const interrupted = await client.runs.wait(mail.thread_id, graph, {
+  input: userMessage("Send a mail to ann@example.com about the invoice."),
 });
-facts.interrupts = question.__interrupt__.length;
-await client.runs.wait(letter.thread_id, graph, { command: { resume: true } });
-facts.approved = (await client.threads.get(letter.thread_id)).status;
+facts.interrupts = interrupted.__interrupt__.length;
+await client.runs.wait(mail.thread_id, graph, {
+  command: { resume: { decisions: [{ type: "approve" }] } },
+});
+facts.approved = (await client.threads.get(mail.thread_id)).status;
 
-const alone = await client.runs.wait(null, graph, { input: said("Hello") });
-facts.stateless = alone.messages.at(-1).type;
+const stateless = await client.runs.wait(null, graph, { input: userMessage("Hello") });
+facts.stateless = stateless.messages.at(-1).type;
 
 console.log(JSON.stringify(facts));

@@ -1,4 +1,4 @@
-"""Requests made from the OpenAPI document: as it allows, and gone wrong in all the usual ways."""
+"""Requests generated from the OpenAPI document: valid ones and many kinds of invalid ones."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ from random import Random
 from typing import Any
 from urllib.parse import quote, urlencode
 
-NASTY = [
+UNUSUAL_VALUES = [
     None, True, False, 0, -1, 1, 2**31, 2**63, -(2**63), 1e308, 0.1, "", "x", "\0", "a\0b", "%",
     "'", "../..", "\U0001f600", "x" * 300, "2020-01-01T00:00:00Z", "0001-01-01T00:00:00+14:00",
     "00000000-0000-0000-0000-000000000000", [], [None], {}, {"": ""}, {"\0": ["\0"]}, [[[]]],
 ]  # fmt: skip
 
 
-class Maker:
-    """Values for schemas, the same for the same seed."""
+class ValueGenerator:
+    """Generates values for schemas; the same seed gives the same values."""
 
     def __init__(self, document: dict[str, Any], seed: int) -> None:
         self._schemas = document["components"]["schemas"]
         self._random = Random(seed)
 
     def value(self, schema: dict[str, Any], depth: int = 0) -> Any:
-        """Mostly as the schema allows."""
+        """Return a value that the schema allows, or sometimes an unusual one."""
         if self._random.random() < 0.08:
-            return self._random.choice(NASTY)
+            return self._random.choice(UNUSUAL_VALUES)
         if reference := schema.get("$ref"):
             return self.value(self._schemas[reference.rpartition("/")[2]], depth)
-        for several in ("anyOf", "oneOf", "allOf"):
-            if several in schema:
-                return self.value(self._random.choice(schema[several]), depth)
+        for keyword in ("anyOf", "oneOf", "allOf"):
+            if keyword in schema:
+                return self.value(self._random.choice(schema[keyword]), depth)
         if "const" in schema:
             return schema["const"]
         if "enum" in schema:
@@ -52,18 +52,20 @@ class Maker:
                 return self._random.random() < 0.5
             case "null":
                 return None
-        return self._random.choice(NASTY)
+        return self._random.choice(UNUSUAL_VALUES)
 
     def _object(self, schema: dict[str, Any], depth: int) -> dict[str, Any]:
         required = set(schema.get("required", ()))
-        made = {
+        fields = {
             name: self.value(inner, depth + 1)
             for name, inner in schema.get("properties", {}).items()
             if name in required or self._random.random() < 0.4 / (depth + 1)
         }
-        if not made and self._random.random() < 0.5:
-            made = {self._random.choice(["a", "\0", "x" * 50]): self._random.choice(NASTY)}
-        return made
+        if not fields and self._random.random() < 0.5:
+            fields = {
+                self._random.choice(["a", "\0", "x" * 50]): self._random.choice(UNUSUAL_VALUES)
+            }
+        return fields
 
     def _text(self, schema: dict[str, Any]) -> str:
         if schema.get("format") == "uuid":
@@ -73,7 +75,7 @@ class Maker:
         return self._random.choice(["agent", "other", "x", "* * * * *", "Europe/Berlin", "a\0b"])
 
     def path(self, path: str, parameters: list[dict[str, Any]], known: dict[str, str]) -> str:
-        """The address, mostly of things that are there."""
+        """Return a path with query, mostly of existing rows."""
         query = []
         for parameter in parameters:
             name, schema = parameter["name"], parameter["schema"]

@@ -1,8 +1,7 @@
-"""Making, changing, versioning and deleting assistants."""
+"""Creating, changing, versioning and deleting assistants."""
 
 from __future__ import annotations
 
-import json
 from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID, uuid4
 
@@ -22,22 +21,17 @@ AGENT_ID = "fe096781-5601-53d2-b2f6-0d3403f7e9ca"
 
 
 @pytest.fixture
-def ask(client, agent, key):
-    def send(method, path, body=None, *, key=key):
-        return getattr(client, method)(
-            f"/agents/{agent.slug}/assistants{path}",
-            data=None if body is None else json.dumps(body),
-            content_type="application/json",
-            headers={"X-Api-Key": key} if key else {},
-        )
-
-    return send
+def send(send):
+    """Send a request to the assistants of the agent."""
+    return lambda method, path, *body, **options: send(
+        method, f"/assistants{path}", *body, **options
+    )
 
 
 @pytest.fixture
-def make(ask):
+def create_assistant(send):
     def post(**fields):
-        response = ask("post", "", {"graph_id": "agent", **fields})
+        response = send("post", "", {"graph_id": "agent", **fields})
         assert response.status_code == 200, response.content
         return response.json()
 
@@ -53,21 +47,23 @@ def make(ask):
         ("post", "/{id}/latest", {"version": 1}),
     ],
 )
-def test_outsiders_change_nothing(ask, make, outsider_key, reader_key, method, path, body):  # noqa: PLR0917
-    made = make()
-    path = path.format(id=made["assistant_id"])
+def test_outsiders_change_nothing(  # noqa: PLR0917
+    send, create_assistant, outsider_key, reader_key, method, path, body
+):
+    assistant = create_assistant()
+    path = path.format(id=assistant["assistant_id"])
 
-    assert ask(method, path, body, key=None).status_code == 401
-    assert ask(method, path, body, key=outsider_key).status_code == 404
-    assert ask(method, path, body, key=reader_key).status_code == 403
-    assert ask("get", f"/{made['assistant_id']}").json() == made
+    assert send(method, path, body, key=None).status_code == 401
+    assert send(method, path, body, key=outsider_key).status_code == 404
+    assert send(method, path, body, key=reader_key).status_code == 403
+    assert send("get", f"/{assistant['assistant_id']}").json() == assistant
 
 
-def test_new_assistant_has_defaults(make):
-    made = make()
+def test_new_assistant_has_defaults(create_assistant):
+    assistant = create_assistant()
 
-    assert UUID(made["assistant_id"]).version == 4
-    assert {**made, "assistant_id": "", "created_at": "", "updated_at": ""} == {
+    assert UUID(assistant["assistant_id"]).version == 4
+    assert {**assistant, "assistant_id": "", "created_at": "", "updated_at": ""} == {
         "assistant_id": "",
         "graph_id": "agent",
         "name": "Untitled",
@@ -95,21 +91,21 @@ def test_new_assistant_has_defaults(make):
         ({"config": None, "context": None}, {}, {}),
     ],
 )
-def test_config_and_context_mirror_each_other(make, fields, config, context):
-    made = make(**fields)
+def test_config_and_context_mirror_each_other(create_assistant, fields, config, context):
+    assistant = create_assistant(**fields)
 
-    assert (made["config"], made["context"]) == (config, context)
+    assert (assistant["config"], assistant["context"]) == (config, context)
 
 
-def test_config_and_context_together_are_rejected(ask, make):
-    both = {"config": {"configurable": {"a": 1}}, "context": {"a": 1}}
-    made = make()
+def test_config_and_context_together_are_rejected(send, create_assistant):
+    conflicting = {"config": {"configurable": {"a": 1}}, "context": {"a": 1}}
+    assistant = create_assistant()
 
-    created = ask("post", "", {"graph_id": "agent", **both})
-    changed = ask("patch", f"/{made['assistant_id']}", both)
+    created = send("post", "", {"graph_id": "agent", **conflicting})
+    updated = send("patch", f"/{assistant['assistant_id']}", conflicting)
 
     assert (created.status_code, created.json()["code"]) == (400, "config_and_context")
-    assert (changed.status_code, changed.json()["code"]) == (400, "config_and_context")
+    assert (updated.status_code, updated.json()["code"]) == (400, "config_and_context")
     assert Assistant.unscoped.filter(version__gt=1).count() == 0
 
 
@@ -127,41 +123,46 @@ def test_config_and_context_together_are_rejected(ask, make):
         ([], 422),
     ],
 )
-def test_invalid_body_is_rejected(ask, agent, body, status):
+def test_invalid_body_is_rejected(send, agent, body, status):
     route_of(agent)
 
-    response = ask("post", "", body)
+    response = send("post", "", body)
 
     assert response.status_code == status
     assert isinstance(response.json()["detail"], str)
     assert Assistant.unscoped.count() == 2
 
 
-def test_unknown_graph_is_rejected_with_the_known_graphs(ask):
-    response = ask("post", "", {"graph_id": "nothing"})
+def test_unknown_graph_is_rejected_with_the_known_graphs(send):
+    response = send("post", "", {"graph_id": "nothing"})
 
     assert response.json()["detail"] == (
         "Graph 'nothing' not found. The deployed graphs are: agent, other"
     )
 
 
-def test_characters_that_postgresql_rejects_are_replaced(make):
-    made = make(name="a\0b", metadata={"k\0": "v\0"})
+def test_characters_that_postgresql_rejects_are_replaced(create_assistant):
+    assistant = create_assistant(name="a\0b", metadata={"k\0": "v\0"})
 
-    assert made["name"] == "a\ufffdb"
-    assert made["metadata"] == {"k\ufffd": "v\ufffd"}
+    assert assistant["name"] == "a\ufffdb"
+    assert assistant["metadata"] == {"k\ufffd": "v\ufffd"}
 
 
-def test_repeated_assistant_id_is_a_conflict(ask, make):
-    given = str(uuid4())
-    first = make(assistant_id=given, name="first")
+def test_repeated_assistant_id_is_a_conflict(send, create_assistant):
+    assistant_id = str(uuid4())
+    first = create_assistant(assistant_id=assistant_id, name="first")
 
-    again = ask("post", "", {"graph_id": "agent", "assistant_id": given, "name": "second"})
-    kept = make(assistant_id=given, name="second", if_exists="do_nothing")
+    repeated = send(
+        "post", "", {"graph_id": "agent", "assistant_id": assistant_id, "name": "second"}
+    )
+    existing = create_assistant(assistant_id=assistant_id, name="second", if_exists="do_nothing")
 
-    assert (again.status_code, again.json()["detail"]) == (409, f"Assistant {given} already exists")
-    assert kept == first
-    assert AssistantVersion.unscoped.filter(assistant__assistant_id=given).count() == 1
+    assert (repeated.status_code, repeated.json()["detail"]) == (
+        409,
+        f"Assistant {assistant_id} already exists",
+    )
+    assert existing == first
+    assert AssistantVersion.unscoped.filter(assistant__assistant_id=assistant_id).count() == 1
 
 
 def test_id_of_a_hidden_assistant_is_a_conflict(agent):
@@ -175,49 +176,51 @@ def test_id_of_a_hidden_assistant_is_a_conflict(agent):
         assistant_changes.create(hidden, body)
 
 
-def test_each_change_creates_a_version(ask, make):
-    made = make(name="one", description="d", metadata={"a": 1, "b": 1}, context={"x": 1})
-    path = f"/{made['assistant_id']}"
+def test_each_change_creates_a_version(send, create_assistant):
+    created = create_assistant(
+        name="one", description="d", metadata={"a": 1, "b": 1}, context={"x": 1}
+    )
+    path = f"/{created['assistant_id']}"
 
-    changed = ask(
+    second = send(
         "patch", path, {"name": "two", "metadata": {"b": 2}, "config": {"tags": ["t"]}}
     ).json()
-    again = ask("patch", path, {"graph_id": "other", "context": {"y": 2}}).json()
+    third = send("patch", path, {"graph_id": "other", "context": {"y": 2}}).json()
 
-    assert changed == {
-        **made,
+    assert second == {
+        **created,
         "name": "two",
         "metadata": {"a": 1, "b": 2},
         "config": {"tags": ["t"]},
         "context": {},
         "version": 2,
-        "updated_at": changed["updated_at"],
+        "updated_at": second["updated_at"],
     }
-    assert changed["updated_at"] > made["updated_at"]
-    assert again == {
-        **changed,
+    assert second["updated_at"] > created["updated_at"]
+    assert third == {
+        **second,
         "graph_id": "other",
         "config": {"tags": ["t"], "configurable": {"y": 2}},
         "context": {"y": 2},
         "version": 3,
-        "updated_at": again["updated_at"],
+        "updated_at": third["updated_at"],
     }
-    assert ask("get", path).json() == again
+    assert send("get", path).json() == third
 
 
-def test_activating_an_old_version_restores_all_fields(ask, make):
-    made = make(name="one", context={"x": 1}, metadata={"a": 1})
-    path = f"/{made['assistant_id']}"
-    ask(
+def test_activating_an_old_version_restores_all_fields(send, create_assistant):
+    created = create_assistant(name="one", context={"x": 1}, metadata={"a": 1})
+    path = f"/{created['assistant_id']}"
+    send(
         "patch", path, {"graph_id": "other", "name": "two", "context": {"x": 2}, "description": "d"}
     )
 
-    back = ask("post", f"{path}/latest", {"version": 1}).json()
-    after = ask("patch", path, {"name": "three"}).json()
+    restored = send("post", f"{path}/latest", {"version": 1}).json()
+    changed = send("patch", path, {"name": "three"}).json()
 
-    assert back == {**made, "updated_at": back["updated_at"]}
-    assert (after["version"], after["name"], after["context"]) == (3, "three", {"x": 1})
-    versions = ask("post", f"{path}/versions", {}).json()
+    assert restored == {**created, "updated_at": restored["updated_at"]}
+    assert (changed["version"], changed["name"], changed["context"]) == (3, "three", {"x": 1})
+    versions = send("post", f"{path}/versions", {}).json()
     assert [(row["version"], row["name"], row["graph_id"]) for row in versions] == [
         (3, "three", "agent"),
         (2, "two", "other"),
@@ -225,29 +228,29 @@ def test_activating_an_old_version_restores_all_fields(ask, make):
     ]
 
 
-def test_versions_are_filtered_by_metadata_and_paginated(ask, make):
-    made = make(metadata={"stage": "draft"})
-    path = f"/{made['assistant_id']}"
-    ask("patch", path, {"metadata": {"stage": "final"}})
+def test_versions_are_filtered_by_metadata_and_paginated(send, create_assistant):
+    assistant = create_assistant(metadata={"stage": "draft"})
+    path = f"/{assistant['assistant_id']}"
+    send("patch", path, {"metadata": {"stage": "final"}})
 
-    def numbers(**body):
-        return [row["version"] for row in ask("post", f"{path}/versions", body).json()]
+    def list_versions(**body):
+        return [row["version"] for row in send("post", f"{path}/versions", body).json()]
 
-    assert numbers() == [2, 1]
-    assert numbers(limit=1) == [2]
-    assert numbers(limit=1, offset=1) == [1]
-    assert numbers(metadata={"stage": "draft"}) == [1]
-    assert ask("post", f"/{uuid4()}/versions", {}).status_code == 404
+    assert list_versions() == [2, 1]
+    assert list_versions(limit=1) == [2]
+    assert list_versions(limit=1, offset=1) == [1]
+    assert list_versions(metadata={"stage": "draft"}) == [1]
+    assert send("post", f"/{uuid4()}/versions", {}).status_code == 404
 
 
 @pytest.mark.parametrize(
     ("body", "status"), [({"version": 7}, 404), ({}, 422), ({"version": "x"}, 422)]
 )
-def test_activating_an_unknown_version_changes_nothing(ask, make, body, status):
-    made = make()
+def test_activating_an_unknown_version_changes_nothing(send, create_assistant, body, status):
+    assistant = create_assistant()
 
-    assert ask("post", f"/{made['assistant_id']}/latest", body).status_code == status
-    assert ask("get", f"/{made['assistant_id']}").json() == made
+    assert send("post", f"/{assistant['assistant_id']}/latest", body).status_code == status
+    assert send("get", f"/{assistant['assistant_id']}").json() == assistant
 
 
 @pytest.mark.django_db(transaction=True)
@@ -271,62 +274,62 @@ def test_concurrent_changes_create_one_version_each(agent):
     assert newest.metadata == {"created_by": "system", **{f"key{n}": n for n in range(12)}}
 
 
-def threads_left():
-    """What the purge of temporary threads will not take."""
+def list_visible_threads():
+    """The threads that are not marked for deletion."""
     return set(Thread.unscoped.filter(temporary=False).values_list("pk", flat=True))
 
 
-def test_deletion_removes_the_versions_and_keeps_the_threads(ask, make, agent):
-    made = make()
-    thread = ThreadFactory(deployment=agent, metadata={"assistant_id": made["assistant_id"]})
+def test_deletion_removes_the_versions_and_keeps_the_threads(send, create_assistant, agent):
+    assistant = create_assistant()
+    thread = ThreadFactory(deployment=agent, metadata={"assistant_id": assistant["assistant_id"]})
 
-    deleted = ask("delete", f"/{made['assistant_id']}?delete_threads=false")
-    again = ask("delete", f"/{made['assistant_id']}")
+    deleted = send("delete", f"/{assistant['assistant_id']}?delete_threads=false")
+    repeated = send("delete", f"/{assistant['assistant_id']}")
 
-    assert (deleted.status_code, deleted.content, again.status_code) == (204, b"", 404)
+    assert (deleted.status_code, deleted.content, repeated.status_code) == (204, b"", 404)
     assert not AssistantVersion.unscoped.filter(
-        assistant__assistant_id=made["assistant_id"]
+        assistant__assistant_id=assistant["assistant_id"]
     ).exists()
     assert Thread.unscoped.filter(pk=thread.pk).exists()
 
 
-def test_deletion_with_threads_keeps_threads_of_other_assistants(ask, make, agent):
-    made = make()
-    mark = {"assistant_id": made["assistant_id"]}
-    thread = ThreadFactory(deployment=agent, metadata=mark)
+def test_deletion_with_threads_keeps_threads_of_other_assistants(send, create_assistant, agent):
+    assistant = create_assistant()
+    metadata = {"assistant_id": assistant["assistant_id"]}
+    thread = ThreadFactory(deployment=agent, metadata=metadata)
     AgentRunFactory(thread=thread)
     other = ThreadFactory(deployment=agent, metadata={"assistant_id": AGENT_ID})
-    foreign = ThreadFactory(deployment=AgentFactory(), metadata=mark)
+    foreign = ThreadFactory(deployment=AgentFactory(), metadata=metadata)
 
-    response = ask("delete", f"/{made['assistant_id']}?delete_threads=true")
+    response = send("delete", f"/{assistant['assistant_id']}?delete_threads=true")
 
     assert response.status_code == 204
-    assert threads_left() == {other.pk, foreign.pk}
+    assert list_visible_threads() == {other.pk, foreign.pk}
     assert AgentRun.unscoped.count() == 0
 
 
-def test_deletion_with_threads_keeps_threads_hidden_from_the_caller(agent, make):
-    made = make()
-    mark = {"assistant_id": made["assistant_id"]}
-    hers = ThreadFactory(deployment=agent, metadata={**mark, "owner": "ann"})
-    ThreadFactory(deployment=agent, metadata={**mark, "owner": "bob"})
+def test_deletion_with_threads_keeps_threads_hidden_from_the_caller(agent, create_assistant):
+    assistant = create_assistant()
+    metadata = {"assistant_id": assistant["assistant_id"]}
+    hidden_thread = ThreadFactory(deployment=agent, metadata={**metadata, "owner": "ann"})
+    ThreadFactory(deployment=agent, metadata={**metadata, "owner": "bob"})
     scope = Scope(route_of(agent))
 
     assistant_changes.delete(
         scope,
-        UUID(made["assistant_id"]),
-        threads_of=Scope(scope.route, visible='{"owner": "bob"}'),
+        UUID(assistant["assistant_id"]),
+        threads_scope=Scope(scope.route, visible='{"owner": "bob"}'),
     )
 
-    assert threads_left() == {hers.pk}
+    assert list_visible_threads() == {hidden_thread.pk}
 
 
-def test_system_assistant_cannot_be_deleted(ask, agent):
+def test_system_assistant_cannot_be_deleted(send, agent):
     route_of(agent)
 
-    deleted = ask("delete", f"/{AGENT_ID}?delete_threads=true")
-    moved = ask("patch", f"/{AGENT_ID}", {"graph_id": "other"})
-    changed = ask("patch", f"/{AGENT_ID}", {"name": "mine", "graph_id": "agent"})
+    deleted = send("delete", f"/{AGENT_ID}?delete_threads=true")
+    moved = send("patch", f"/{AGENT_ID}", {"graph_id": "other"})
+    changed = send("patch", f"/{AGENT_ID}", {"name": "mine", "graph_id": "agent"})
 
     assert (deleted.status_code, deleted.json()["code"]) == (409, "system_assistant")
     assert (moved.status_code, moved.json()["code"]) == (409, "system_assistant")
@@ -334,7 +337,7 @@ def test_system_assistant_cannot_be_deleted(ask, agent):
     assert changed.json()["metadata"] == {"created_by": "system"}
 
 
-def _next_revision(agent, /, **graphs):
+def _activate_revision(agent, /, **graphs):
     revision = Revision.unscoped.create(
         workspace=agent.workspace, deployment=agent, number=2, config_path="langgraph.json"
     )
@@ -347,65 +350,72 @@ def _next_revision(agent, /, **graphs):
     routes.clear_cache()
 
 
-def test_revision_without_the_graph_hides_its_system_assistant(ask, agent):
+def test_revision_without_the_graph_hides_its_system_assistant(send, agent):
     route_of(agent)
-    before = agent.active_revision
-    _next_revision(agent, other="Otherwise", third="")
+    first_revision = agent.active_revision
+    _activate_revision(agent, other="Otherwise", third="")
 
-    found = ask("post", "/search", {"sort_by": "name", "sort_order": "asc"}).json()
-    one = ask("get", f"/{AGENT_ID}")
-    deleted = ask("delete", f"/{AGENT_ID}")
-    agent.active_revision = before
+    listed = send("post", "/search", {"sort_by": "name", "sort_order": "asc"}).json()
+    hidden = send("get", f"/{AGENT_ID}")
+    deleted = send("delete", f"/{AGENT_ID}")
+    agent.active_revision = first_revision
     agent.save()
     routes.clear_cache()
 
-    assert [(row["name"], row["description"]) for row in found] == [
+    assert [(row["name"], row["description"]) for row in listed] == [
         ("other", "Otherwise"),
         ("third", None),
     ]
-    assert (one.status_code, deleted.status_code) == (404, 404)
-    assert ask("get", f"/{AGENT_ID}").status_code == 200
+    assert (hidden.status_code, deleted.status_code) == (404, 404)
+    assert send("get", f"/{AGENT_ID}").status_code == 200
 
 
-def test_edited_description_survives_a_new_revision(ask, agent):
-    mine = {"description": "mine"}
-    ask("patch", f"/{AGENT_ID}", mine)
+def test_edited_description_survives_a_new_revision(send, agent):
+    changes = {"description": "mine"}
+    send("patch", f"/{AGENT_ID}", changes)
 
-    _next_revision(agent, agent="Otherwise")
+    _activate_revision(agent, agent="Otherwise")
 
-    assert ask("get", f"/{AGENT_ID}").json()["description"] == "mine"
+    assert send("get", f"/{AGENT_ID}").json()["description"] == "mine"
 
 
-def test_assistant_of_a_removed_graph_can_be_read_and_changed(ask, make, agent):
-    made = make()
-    _next_revision(agent, other="")
+def test_assistant_of_a_removed_graph_can_be_read_and_changed(send, create_assistant, agent):
+    assistant = create_assistant()
+    _activate_revision(agent, other="")
 
-    assert ask("get", f"/{made['assistant_id']}").json() == made
-    changed = ask("patch", f"/{made['assistant_id']}", {"name": "x"})
+    assert send("get", f"/{assistant['assistant_id']}").json() == assistant
+    changed = send("patch", f"/{assistant['assistant_id']}", {"name": "x"})
     assert (changed.status_code, changed.json()["graph_id"]) == (200, "agent")
 
 
-def test_assistants_are_invisible_to_another_agent_of_the_workspace(client, make, agent):
-    made = make()
-    beside = AgentFactory(workspace=agent.workspace)
+def test_assistants_are_invisible_to_another_agent_of_the_workspace(
+    client, create_assistant, agent
+):
+    assistant = create_assistant()
+    sibling = AgentFactory(workspace=agent.workspace)
     key = key_for(agent.workspace)
 
-    path = f"/agents/{beside.slug}/assistants/{made['assistant_id']}"
+    path = f"/agents/{sibling.slug}/assistants/{assistant['assistant_id']}"
 
     assert client.get(path, headers={"X-Api-Key": key}).status_code == 404
     assert client.delete(path, headers={"X-Api-Key": key}).status_code == 404
 
 
-def test_search_takes_the_same_queries_for_any_number_of_rows(ask, make, django_assert_num_queries):
+def test_search_takes_the_same_queries_for_any_number_of_rows(
+    send, create_assistant, django_assert_num_queries
+):
     for number in range(3):
-        make(name=f"n{number}")
-    ask("post", "/search", {})
+        create_assistant(name=f"n{number}")
+    send("post", "/search", {})
 
     with django_assert_num_queries(1):
-        few = ask("post", "/search", {"limit": 2})
+        small_page = send("post", "/search", {"limit": 2})
     with django_assert_num_queries(1):
-        all_of_them = ask("post", "/search", {"limit": 100})
+        large_page = send("post", "/search", {"limit": 100})
 
-    assert (len(few.json()), len(all_of_them.json())) == (2, 5)
-    assert (few.headers["X-Pagination-Next"], few.headers["X-Pagination-Total"]) == ("2", "3")
-    assert "X-Pagination-Next" not in all_of_them.headers
+    assert (len(small_page.json()), len(large_page.json())) == (2, 5)
+    assert (small_page.headers["X-Pagination-Next"], small_page.headers["X-Pagination-Total"]) == (
+        "2",
+        "3",
+    )
+    assert "X-Pagination-Next" not in large_page.headers

@@ -1,8 +1,7 @@
-"""Assistants that graphs have by themselves; the addresses that belong to no thread."""
+"""System assistants of graphs, and routes outside threads."""
 
 from __future__ import annotations
 
-import json
 from uuid import UUID
 
 import pytest
@@ -15,19 +14,6 @@ from tests.factories.agent_server import AgentFactory, route_of
 AGENT_ID = "fe096781-5601-53d2-b2f6-0d3403f7e9ca"
 
 
-@pytest.fixture
-def ask(client, agent, key):
-    def send(method, path, body=None, *, key=key, **headers):
-        return getattr(client, method)(
-            f"/agents/{agent.slug}{path}",
-            data=None if body is None else json.dumps(body),
-            content_type="application/json",
-            headers={**({"X-Api-Key": key} if key else {}), **headers},
-        )
-
-    return send
-
-
 ROUTES = [
     ("post", "/assistants/search"),
     ("post", "/assistants/count"),
@@ -38,19 +24,19 @@ ROUTES = [
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)
-def test_anonymous_and_outside_callers_are_rejected(ask, outsider_key, reader_key, method, path):
+def test_anonymous_and_outside_callers_are_rejected(send, outsider_key, reader_key, method, path):
     body = {} if method == "post" else None
 
-    assert ask(method, path, body, key=None).status_code == 401
-    assert ask(method, path, body, key=outsider_key).status_code == 404
-    assert ask(method, path, body, key=reader_key).status_code == 200
+    assert send(method, path, body, key=None).status_code == 401
+    assert send(method, path, body, key=outsider_key).status_code == 404
+    assert send(method, path, body, key=reader_key).status_code == 200
 
 
-def test_each_graph_has_an_assistant_of_a_known_id(ask):
-    response = ask("post", "/assistants/search", {"sort_by": "name", "sort_order": "asc"})
+def test_each_graph_has_an_assistant_of_a_known_id(send):
+    response = send("post", "/assistants/search", {"sort_by": "name", "sort_order": "asc"})
 
     row = Assistant.unscoped.get(graph_id="agent")
-    assert [found["name"] for found in response.json()] == ["agent", "other"]
+    assert [assistant["name"] for assistant in response.json()] == ["agent", "other"]
     assert response.json()[0] == {
         "assistant_id": AGENT_ID,
         "graph_id": "agent",
@@ -72,8 +58,8 @@ def test_same_assistant_id_in_two_deployments_names_two_assistants(agent):
     for deployment in (agent, other):
         route_of(deployment)
 
-    found = Assistant.unscoped.filter(assistant_id=AGENT_ID)
-    assert {row.deployment_id for row in found} == {agent.pk, other.pk}
+    rows = Assistant.unscoped.filter(assistant_id=AGENT_ID)
+    assert {row.deployment_id for row in rows} == {agent.pk, other.pk}
 
 
 def test_creating_system_assistants_is_idempotent(agent):
@@ -92,37 +78,37 @@ def test_known_revision_takes_no_query(agent, django_assert_num_queries):
         assistants.ensure_system_assistants(route)
 
 
-def test_search_and_count_filter_assistants(ask):
-    def names(**body):
-        return [row["name"] for row in ask("post", "/assistants/search", body).json()]
+def test_search_and_count_filter_assistants(send):
+    def search_names(**body):
+        return [row["name"] for row in send("post", "/assistants/search", body).json()]
 
-    assert names(graph_id="other") == ["other"]
-    assert names(name="GEN") == ["agent"]
-    assert names(metadata={"created_by": "system"}, limit=1, sort_by="name") == ["other"]
-    assert names(metadata={"created_by": "me"}) == []
-    assert ask("post", "/assistants/count", {}).json() == 2
-    assert ask("post", "/assistants/count", {"graph_id": "agent"}).json() == 1
-    selected = ask("post", "/assistants/search", {"select": ["graph_id"], "sort_by": "name"})
+    assert search_names(graph_id="other") == ["other"]
+    assert search_names(name="GEN") == ["agent"]
+    assert search_names(metadata={"created_by": "system"}, limit=1, sort_by="name") == ["other"]
+    assert search_names(metadata={"created_by": "me"}) == []
+    assert send("post", "/assistants/count", {}).json() == 2
+    assert send("post", "/assistants/count", {"graph_id": "agent"}).json() == 1
+    selected = send("post", "/assistants/search", {"select": ["graph_id"], "sort_by": "name"})
     assert selected.json() == [{"graph_id": "other"}, {"graph_id": "agent"}]
-    assert ask("post", "/assistants/search", {"select": ["x"]}).status_code == 422
+    assert send("post", "/assistants/search", {"select": ["x"]}).status_code == 422
 
 
-def test_system_assistant_of_a_removed_graph_is_not_found(ask, agent):
+def test_system_assistant_of_a_removed_graph_is_not_found(send, agent):
     route_of(agent)
     Assistant.unscoped.filter(graph_id="other").update(metadata={"created_by": "me"})
     agent.active_revision.graphs.all().delete()
     routes.clear_cache()
 
-    found = ask("post", "/assistants/search", {}).json()
+    listed = send("post", "/assistants/search", {}).json()
 
-    assert [row["graph_id"] for row in found] == ["other"]
+    assert [row["graph_id"] for row in listed] == ["other"]
 
 
-def test_assistant_is_read_by_id(ask):
-    assert ask("get", f"/assistants/{AGENT_ID}").json()["graph_id"] == "agent"
-    missing = ask("get", f"/assistants/{UUID(int=1)}")
+def test_assistant_is_read_by_id(send):
+    assert send("get", f"/assistants/{AGENT_ID}").json()["graph_id"] == "agent"
+    missing = send("get", f"/assistants/{UUID(int=1)}")
     assert (missing.status_code, missing.json()["detail"]) == (404, "Not Found")
-    by_name = ask("get", "/assistants/agent")
+    by_name = send("get", "/assistants/agent")
     assert (by_name.status_code, by_name.json()["detail"]) == (
         422,
         "Invalid assistant ID: must be a UUID",
@@ -144,21 +130,21 @@ async def test_drawing_is_the_one_recorded_by_the_build(call):
     assert unknown.status == 404
 
 
-def test_agent_without_a_revision_is_unavailable(ask, agent):
+def test_agent_without_a_revision_is_unavailable(send, agent):
     agent.active_revision = None
     agent.save()
 
-    response = ask("post", "/runs", {"assistant_id": "agent"})
+    response = send("post", "/runs", {"assistant_id": "agent"})
 
     assert (response.status_code, response.json()["code"]) == (503, "agent_not_ready")
 
 
-def test_graph_missing_from_the_new_revision_cannot_be_run(ask, agent):
+def test_graph_missing_from_the_new_revision_cannot_be_run(send, agent):
     route_of(agent)
     agent.active_revision.graphs.filter(graph_id="agent").delete()
     routes.clear_cache()
 
-    response = ask("post", "/runs", {"assistant_id": AGENT_ID})
+    response = send("post", "/runs", {"assistant_id": AGENT_ID})
 
     assert (response.status_code, response.json()["detail"]) == (
         409,
@@ -166,10 +152,10 @@ def test_graph_missing_from_the_new_revision_cannot_be_run(ask, agent):
     )
 
 
-def test_ok_is_public_and_info_lists_the_features(ask):
-    assert ask("get", "/ok", key=None).json() == {"ok": True}
-    assert ask("get", "/ok?check_db=1", key="slip_wrong").json() == {"ok": True}
-    info = ask("get", "/info").json()
+def test_ok_is_public_and_info_lists_the_features(send):
+    assert send("get", "/ok", key=None).json() == {"ok": True}
+    assert send("get", "/ok?check_db=1", key="slip_wrong").json() == {"ok": True}
+    info = send("get", "/info").json()
     assert info["version"] == "0.1.0"
     assert info["flags"]["assistants"] is True
 
@@ -209,9 +195,9 @@ def test_trailing_slash_is_redirected_within_the_agent(client, agent):
     assert not elsewhere.headers.get("Location", "/x").startswith("//")
 
 
-def test_wrong_method_lists_the_allowed_methods(ask, agent):
-    commands = ask("get", "/threads/x/commands", key=None)
-    threads = ask("delete", "/threads")
+def test_wrong_method_lists_the_allowed_methods(send, agent):
+    commands = send("get", "/threads/x/commands", key=None)
+    threads = send("delete", "/threads")
 
     assert (commands.status_code, threads.status_code) == (405, 405)
     assert commands.headers["Allow"] == "POST"

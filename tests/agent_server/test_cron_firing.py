@@ -1,4 +1,4 @@
-"""Crons fire once, whoever looks and whatever dies."""
+"""Crons fire once, with concurrent sweeps and after crashes."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import time_machine
 from django.db import DatabaseError, connections, transaction
 
 from apps.agent_server.models import AgentRun, Cron, Thread
-from apps.agent_server.schemas.crons import NewCron
+from apps.agent_server.schemas.crons import CronChanges, NewCron
 from apps.agent_server.scope import Scope
 from apps.agent_server.services import cron_firing, crons, delete_threads
 from apps.agent_server.services.cron_firing import fire_due
 from apps.deployments import routes
 from tests.factories.agent_server import AgentRunFactory, ThreadFactory, route_of
+from tests.installation import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.django_db
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -32,18 +33,18 @@ def scope(agent):
     return Scope(route_of(agent), user={"identity": "ann", "permissions": ["read"]})
 
 
-def make(scope, schedule="* * * * *", **fields):
+def create_cron(scope, schedule="* * * * *", **fields):
     body = NewCron.check({"assistant_id": "agent", "schedule": schedule, **fields})
     return crons.create(scope, body)
 
 
-def on_thread(scope, thread, **fields):
+def create_thread_cron(scope, thread, **fields):
     body = NewCron.check({"assistant_id": "agent", "schedule": "* * * * *", **fields})
     return crons.create_on_thread(scope, scope, thread.thread_id, body)
 
 
 def test_cron_does_not_fire_before_its_time(scope, clock):
-    cron = make(scope)
+    cron = create_cron(scope)
 
     clock.shift(59)
 
@@ -54,7 +55,7 @@ def test_cron_does_not_fire_before_its_time(scope, clock):
 
 
 def test_firing_creates_the_configured_run(scope, clock):
-    cron = make(
+    cron = create_cron(
         scope,
         input={"text": "hi"},
         metadata={"team": "x"},
@@ -85,7 +86,7 @@ def test_firing_creates_the_configured_run(scope, clock):
 
 
 def test_cron_id_is_configured_next_to_a_context(scope, clock):
-    cron = make(scope, context={"c": 1})
+    cron = create_cron(scope, context={"c": 1})
 
     clock.shift(60)
     fire_due()
@@ -97,7 +98,7 @@ def test_cron_id_is_configured_next_to_a_context(scope, clock):
 
 
 def test_each_firing_has_its_own_thread_and_keeps_it_on_request(scope, clock):
-    make(scope, on_run_completed="keep")
+    create_cron(scope, on_run_completed="keep")
 
     for _ in range(2):
         clock.shift(60)
@@ -109,7 +110,7 @@ def test_each_firing_has_its_own_thread_and_keeps_it_on_request(scope, clock):
 
 def test_firing_on_a_thread_is_queued_on_it(scope, clock, agent):
     thread = ThreadFactory(deployment=agent, metadata={"mine": 1})
-    on_thread(scope, thread, metadata={"team": "x"})
+    create_thread_cron(scope, thread, metadata={"team": "x"})
 
     for _ in range(2):
         clock.shift(60)
@@ -124,8 +125,8 @@ def test_firing_on_a_thread_is_queued_on_it(scope, clock, agent):
 
 
 def test_next_run_has_the_changed_metadata(scope, clock):
-    cron = make(scope, metadata={"team": "x", "stage": 1})
-    crons.update(scope, cron.pk, crons_changes({"metadata": {"stage": 2}}))
+    cron = create_cron(scope, metadata={"team": "x", "stage": 1})
+    crons.update(scope, cron.pk, parse_changes({"metadata": {"stage": 2}}))
 
     clock.shift(60)
     fire_due()
@@ -134,15 +135,13 @@ def test_next_run_has_the_changed_metadata(scope, clock):
     assert (metadata["team"], metadata["stage"]) == ("x", 2)
 
 
-def crons_changes(fields):
-    from apps.agent_server.schemas.crons import CronChanges
-
+def parse_changes(fields):
     return CronChanges.check(fields)
 
 
 def test_missed_firings_create_one_run(scope, clock):
-    """As after a restart: nothing is remembered but the row."""
-    cron = make(scope)
+    """As after a restart: only the row remains."""
+    cron = create_cron(scope)
 
     clock.shift(3600 * 24)
     routes.clear_cache()
@@ -154,7 +153,7 @@ def test_missed_firings_create_one_run(scope, clock):
 
 
 def test_cron_does_not_fire_after_its_end_time(scope, clock):
-    cron = make(scope, end_time=(NOON + timedelta(seconds=90)).isoformat())
+    cron = create_cron(scope, end_time=(NOON + timedelta(seconds=90)).isoformat())
 
     clock.shift(60)
     first = fire_due()
@@ -166,7 +165,7 @@ def test_cron_does_not_fire_after_its_end_time(scope, clock):
 
 
 def test_missed_firing_before_the_end_time_is_made_up(scope, clock):
-    make(scope, end_time=(NOON + timedelta(seconds=90)).isoformat())
+    create_cron(scope, end_time=(NOON + timedelta(seconds=90)).isoformat())
 
     clock.shift(3600)
 
@@ -174,14 +173,14 @@ def test_missed_firing_before_the_end_time_is_made_up(scope, clock):
 
 
 def test_disabled_cron_does_not_fire_or_make_up_missed_firings(scope, clock):
-    cron = make(scope)
-    crons.update(scope, cron.pk, crons_changes({"enabled": False}))
+    cron = create_cron(scope)
+    crons.update(scope, cron.pk, parse_changes({"enabled": False}))
     clock.shift(600)
-    while_off = fire_due()
+    fired_while_disabled = fire_due()
 
-    crons.update(scope, cron.pk, crons_changes({"enabled": True}))
+    crons.update(scope, cron.pk, parse_changes({"enabled": True}))
 
-    assert (while_off, fire_due()) == (0, 0)
+    assert (fired_while_disabled, fire_due()) == (0, 0)
     clock.shift(60)
     assert fire_due() == 1
 
@@ -189,8 +188,8 @@ def test_disabled_cron_does_not_fire_or_make_up_missed_firings(scope, clock):
 def test_firing_rejected_by_a_busy_thread_is_not_retried(scope, clock, agent):
     thread = ThreadFactory(deployment=agent, status="busy")
     AgentRunFactory(thread=thread, status="running")
-    cron = on_thread(scope, thread, multitask_strategy="reject")
-    free = make(scope)
+    cron = create_thread_cron(scope, thread, multitask_strategy="reject")
+    free = create_cron(scope)
 
     clock.shift(60)
     fired = fire_due()
@@ -203,7 +202,7 @@ def test_firing_rejected_by_a_busy_thread_is_not_retried(scope, clock, agent):
 
 
 def test_cron_of_a_removed_graph_does_not_block_others(scope, clock, agent):
-    gone, stays = make(scope), make(scope, assistant_id="other")
+    removed, remaining = create_cron(scope), create_cron(scope, assistant_id="other")
     agent.active_revision.graphs.filter(graph_id="agent").delete()
     routes.clear_cache()
 
@@ -211,13 +210,13 @@ def test_cron_of_a_removed_graph_does_not_block_others(scope, clock, agent):
     fire_due()
 
     assert AgentRun.unscoped.get().graph_id == "other"
-    for cron in (gone, stays):
+    for cron in (removed, remaining):
         cron.refresh_from_db()
         assert cron.due_at == NOON + timedelta(minutes=2)
 
 
 def test_failed_firing_is_retried_and_does_not_block_others(scope, clock, monkeypatch):
-    broken, well = make(scope), make(scope)
+    broken, healthy = create_cron(scope), create_cron(scope)
     start = cron_firing._start
 
     def fail(cron):
@@ -229,53 +228,55 @@ def test_failed_firing_is_retried_and_does_not_block_others(scope, clock, monkey
     with monkeypatch.context() as patched:
         patched.setattr(cron_firing, "_start", fail)
         assert fire_due() == 1
-    made_meanwhile = AgentRun.unscoped.count()
+    run_count = AgentRun.unscoped.count()
 
     assert fire_due() == 1
-    assert (made_meanwhile, AgentRun.unscoped.count()) == (1, 2)
-    well.refresh_from_db()
-    assert well.due_at == NOON + timedelta(minutes=2)
+    assert (run_count, AgentRun.unscoped.count()) == (1, 2)
+    healthy.refresh_from_db()
+    assert healthy.due_at == NOON + timedelta(minutes=2)
 
 
 @pytest.mark.django_db(transaction=True)
 def test_concurrent_sweeps_fire_each_cron_once(scope, clock, agent):
     threads = [ThreadFactory(deployment=agent) for _ in range(10)]
-    made = [make(scope) for _ in range(30)] + [on_thread(scope, thread) for thread in threads]
+    created = [create_cron(scope) for _ in range(30)] + [
+        create_thread_cron(scope, thread) for thread in threads
+    ]
     clock.shift(60)
 
-    def look(_):
+    def sweep(_):
         try:
             return fire_due()
         finally:
             connections.close_all()
 
     with ThreadPoolExecutor(6) as pool:
-        fired = list(pool.map(look, range(12)))
+        fired = list(pool.map(sweep, range(12)))
 
-    assert sum(fired) == len(made) == 40
+    assert sum(fired) == len(created) == 40
     by_cron = [run.kwargs["config"]["configurable"]["cron_id"] for run in AgentRun.unscoped.all()]
-    assert sorted(by_cron) == sorted(str(cron.pk) for cron in made)
+    assert sorted(by_cron) == sorted(str(cron.pk) for cron in created)
     assert set(Cron.unscoped.values_list("due_at", flat=True)) == {NOON + timedelta(minutes=2)}
 
 
 @pytest.mark.django_db(transaction=True)
 def test_locked_cron_is_skipped(scope, clock):
-    held, free = make(scope), make(scope)
+    locked, free = create_cron(scope), create_cron(scope)
     clock.shift(60)
 
     with transaction.atomic():
-        Cron.unscoped.select_for_update().get(pk=held.pk)
+        Cron.unscoped.select_for_update().get(pk=locked.pk)
         with ThreadPoolExecutor(1) as pool:
-            fired = pool.submit(_look_and_close).result(30)
+            fired = pool.submit(_fire_and_close).result(PATIENCE_SECONDS)
 
     assert fired == 1
-    held.refresh_from_db()
+    locked.refresh_from_db()
     free.refresh_from_db()
-    assert held.due_at == NOON + timedelta(minutes=1)
+    assert locked.due_at == NOON + timedelta(minutes=1)
     assert free.due_at == NOON + timedelta(minutes=2)
 
 
-def _look_and_close():
+def _fire_and_close():
     try:
         return fire_due()
     finally:
@@ -286,13 +287,13 @@ def _look_and_close():
 def test_firing_and_deletion_of_its_thread_do_not_deadlock(scope, clock, agent):
     for _ in range(10):
         thread = ThreadFactory(deployment=agent)
-        on_thread(scope, thread)
+        create_thread_cron(scope, thread)
         clock.shift(60)
         with ThreadPoolExecutor(2) as pool:
-            firing = pool.submit(_look_and_close)
+            firing = pool.submit(_fire_and_close)
             deleting = pool.submit(_delete_and_close, scope, thread.thread_id)
-            firing.result(30)
-            deleting.result(30)
+            firing.result(PATIENCE_SECONDS)
+            deleting.result(PATIENCE_SECONDS)
 
     assert Cron.unscoped.count() == 0
     assert AgentRun.unscoped.count() == 0

@@ -1,4 +1,4 @@
-"""What an agent's own rules mean for rows and requests."""
+"""Custom authentication: an agent's rules applied to rows and requests."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from apps.agent_server.auth.rules import UnsupportedFilter
 from apps.agent_server.schemas.runs import RunBody
 from apps.agent_server.schemas.threads import NewThread
 from apps.deployments.langgraph_json.sections import Auth
-from apps.deployments.routes import Route
-from apps.deployments.serving_config import ServingConfig
+from apps.deployments.routes import Route, ServingConfig
 
 
 @pytest.mark.parametrize(
@@ -53,13 +52,15 @@ def test_inexact_filter_is_rejected(filters):
 
 
 def test_store_rules_cannot_filter():
-    with pytest.raises(UnsupportedFilter, match="rewrite value"):
+    with pytest.raises(UnsupportedFilter, match="change value"):
         rules.metadata_filter("store", {"owner": "ann"})
 
 
-@pytest.mark.parametrize(("told", "status"), [(418, 418), (200, 403), ("x", 403), (None, 403)])
-def test_rejection_has_the_status_of_the_rule(told, status):
-    assert rules.refusal_error({"status": told, "detail": "No."}).status == status
+@pytest.mark.parametrize(
+    ("rule_status", "status"), [(418, 418), (200, 403), ("x", 403), (None, 403)]
+)
+def test_rejection_has_the_status_of_the_rule(rule_status, status):
+    assert rules.refusal_error({"status": rule_status, "detail": "No."}).status == status
 
 
 def test_body_changed_by_a_rule_is_used():
@@ -67,10 +68,10 @@ def test_body_changed_by_a_rule_is_used():
     before = rules.describe_value("threads", "create", body, {})
 
     after = {**before, "metadata": {"a": 1, "owner": "ann"}, "unknown": 1}
-    mended = rules.apply_changes("threads", "create", body, before, after)
+    changed = rules.apply_changes("threads", "create", body, before, after)
 
     assert before == {"metadata": {"a": 1}}
-    assert mended.metadata == {"a": 1, "owner": "ann"}
+    assert changed.metadata == {"a": 1, "owner": "ann"}
     assert rules.apply_changes("threads", "create", body, before, dict(before)) is body
 
 
@@ -98,15 +99,15 @@ def test_rule_can_change_the_input_of_a_run():
     before = rules.describe_value("threads", "create_run", body, {})
     after = {**before, "metadata": {"owner": "ann"}, "kwargs": {**before["kwargs"], "input": 2}}
 
-    mended = rules.apply_changes("threads", "create_run", body, before, after)
+    changed = rules.apply_changes("threads", "create_run", body, before, after)
 
-    assert (mended.metadata, mended.input) == ({"owner": "ann"}, 2)
-
-
-# Who is remembered
+    assert (changed.metadata, changed.input) == ({"owner": "ann"}, 2)
 
 
-def route(**cache) -> Route:
+# The user cache
+
+
+def make_route(**cache) -> Route:
     auth = Auth(path="./a.py:a", cache=cache) if cache else Auth(path="./a.py:a")
     ids = [uuid4() for _ in range(4)]
     return Route(
@@ -115,40 +116,40 @@ def route(**cache) -> Route:
 
 
 def test_users_are_cached_by_the_configured_headers():
-    users, cached = custom_auth.UserCache(), route(cache_keys=["authorization"], ttl_seconds=5)
+    users, cached = custom_auth.UserCache(), make_route(cache_keys=["authorization"], ttl_seconds=5)
     users.put(cached, {"authorization": "a", "x": "1"}, {"identity": "ann"})
 
     assert users.get(cached, {"authorization": "a", "x": "2"}) == {"identity": "ann"}
     assert users.get(cached, {"authorization": "b"}) is None
-    assert users.get(route(cache_keys=["authorization"]), {"authorization": "a"}) is None
+    assert users.get(make_route(cache_keys=["authorization"]), {"authorization": "a"}) is None
 
 
 def test_request_without_the_configured_headers_is_not_cached():
-    users, cached = custom_auth.UserCache(), route(cache_keys=["authorization"])
+    users, cached = custom_auth.UserCache(), make_route(cache_keys=["authorization"])
     users.put(cached, {}, {"identity": "ann"})
 
     assert users.get(cached, {}) is None
 
 
 def test_users_are_not_cached_without_a_cache_setting():
-    users, plain = custom_auth.UserCache(), route()
+    users, plain = custom_auth.UserCache(), make_route()
     users.put(plain, {"authorization": "a"}, {"identity": "ann"})
 
     assert users.get(plain, {"authorization": "a"}) is None
 
 
 def test_oldest_users_are_evicted_first():
-    users, cached = custom_auth.UserCache(), route(cache_keys=["authorization"], max_size=2)
+    users, cached = custom_auth.UserCache(), make_route(cache_keys=["authorization"], max_size=2)
     for name in "abc":
         users.put(cached, {"authorization": name}, {"identity": name})
 
-    known = [users.get(cached, {"authorization": name}) for name in "abc"]
+    remaining = [users.get(cached, {"authorization": name}) for name in "abc"]
 
-    assert known == [None, {"identity": "b"}, {"identity": "c"}]
+    assert remaining == [None, {"identity": "b"}, {"identity": "c"}]
 
 
 def test_cached_users_expire(monkeypatch):
-    users, cached = custom_auth.UserCache(), route(cache_keys=["authorization"], ttl_seconds=5)
+    users, cached = custom_auth.UserCache(), make_route(cache_keys=["authorization"], ttl_seconds=5)
     users.put(cached, {"authorization": "a"}, {"identity": "ann"})
     later = custom_auth.time.monotonic() + 6
 
@@ -158,16 +159,16 @@ def test_cached_users_expire(monkeypatch):
 
 
 def test_platform_headers_are_not_sent_to_agents(settings):
-    ours = (settings.SESSION_COOKIE_NAME, settings.CSRF_COOKIE_NAME)
-    sent = [
+    platform_cookies = (settings.SESSION_COOKIE_NAME, settings.CSRF_COOKIE_NAME)
+    request_headers = [
         ("X-Api-Key", "slip_abc"),
         ("Authorization", "Bearer slip_abc"),
-        ("Cookie", f"{ours[0]}=1; theirs=2; {ours[1]}=3"),
+        ("Cookie", f"{platform_cookies[0]}=1; theirs=2; {platform_cookies[1]}=3"),
         ("X-Slipway-Loopback", "x"),
         ("X-Else", "kept"),
     ]
 
-    assert [*custom_auth.strip_platform_credentials(sent)] == [
+    assert [*custom_auth.strip_platform_credentials(request_headers)] == [
         ("Cookie", "theirs=2"),
         ("X-Else", "kept"),
     ]

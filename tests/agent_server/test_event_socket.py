@@ -1,4 +1,4 @@
-"""Who may open a socket to a thread's events."""
+"""Access to the WebSocket of a thread's events."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from apps.agent_server.streaming.streams import Event, EventId
 from config.asgi import application
 
 
-async def opened(slug: str, **headers: str) -> list[dict[str, Any]]:
-    """What the server says to somebody who asks for a socket and then leaves."""
-    sent: list[dict[str, Any]] = []
+async def open_socket(slug: str, **headers: str) -> list[dict[str, Any]]:
+    """Connect and disconnect; return the messages that the server sent."""
+    messages: list[dict[str, Any]] = []
     incoming: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
     incoming.put_nowait({"type": "websocket.connect"})
     incoming.put_nowait({"type": "websocket.disconnect", "code": 1000})
-    given = {"host": "here.example", **headers}
+    all_headers = {"host": "here.example", **headers}
     scope = {
         "type": "websocket",
         "path": f"/agents/{slug}/threads/{uuid4()}/stream/events",
         "query_string": b"",
-        "headers": [(name.encode(), value.encode()) for name, value in given.items()],
+        "headers": [(name.encode(), value.encode()) for name, value in all_headers.items()],
         "client": ("127.0.0.1", 50000),
         "server": ("testserver", 80),
         "scheme": "ws",
@@ -32,16 +32,18 @@ async def opened(slug: str, **headers: str) -> list[dict[str, Any]]:
     }
 
     async def send(message: dict[str, Any]) -> None:
-        sent.append(message)
+        messages.append(message)
 
     await asyncio.wait_for(application(scope, incoming.get, send), 30)
-    return sent
+    return messages
 
 
-async def test_key_opens_a_socket_from_any_origin(front, agent, key):
+async def test_key_opens_a_socket_from_any_origin(asgi_app, agent, key):
     headers = {"x-api-key": key, "origin": "https://elsewhere.example"}
 
-    assert [one["type"] for one in await opened(agent.slug, **headers)] == ["websocket.accept"]
+    assert [message["type"] for message in await open_socket(agent.slug, **headers)] == [
+        "websocket.accept"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -53,17 +55,17 @@ async def test_key_opens_a_socket_from_any_origin(front, agent, key):
         ({"cookie": "sessionid=x", "origin": "https://here.example"}, 401),
     ],
 )
-async def test_rejected_connection_has_a_close_code(front, agent, headers, status):
-    said = await opened(agent.slug, **headers)
+async def test_rejected_connection_has_a_close_code(asgi_app, agent, headers, status):
+    messages = await open_socket(agent.slug, **headers)
 
-    assert [one["type"] for one in said] == ["websocket.accept", "websocket.close"]
-    assert said[-1]["code"] == 4000 + status
+    assert [message["type"] for message in messages] == ["websocket.accept", "websocket.close"]
+    assert messages[-1]["code"] == 4000 + status
 
 
-async def test_agent_is_not_found_for_an_outsider(front, agent, outsider_key):
-    said = await opened(agent.slug, **{"x-api-key": outsider_key})
+async def test_agent_is_not_found_for_an_outsider(asgi_app, agent, outsider_key):
+    messages = await open_socket(agent.slug, **{"x-api-key": outsider_key})
 
-    assert said[-1]["code"] == 4404
+    assert messages[-1]["code"] == 4404
 
 
 def test_event_name_of_a_channel_has_its_parts():
@@ -74,7 +76,7 @@ def test_event_name_of_a_channel_has_its_parts():
 
 
 @pytest.mark.parametrize(
-    ("name", "shown"),
+    ("name", "expected"),
     [
         (b"values|a:1", b"values|a:1"),
         (b"~values|a:1", b"values|a:1"),
@@ -83,7 +85,7 @@ def test_event_name_of_a_channel_has_its_parts():
         (b"~lifecycle|a:1", None),
     ],
 )
-def test_classic_readers_receive_only_events_they_know(name, shown):
+def test_classic_readers_receive_only_events_they_know(name, expected):
     event = to_stream_mode(Event(EventId(1, 0), name, b"1"))
 
-    assert (event and event.name) == shown
+    assert (event and event.name) == expected

@@ -1,4 +1,4 @@
-"""The description of an Agent Server says what is true: it is held against routes and answers."""
+"""The OpenAPI document of an Agent Server matches its routes and responses."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from jsonschema import Draft202012Validator
 
 from apps.agent_server.endpoints.openapi import describe
 from apps.agent_server.endpoints.routes import ENDPOINTS
+from apps.deployments import routes
+from apps.deployments.models import Revision
 from tests.factories.agent_server import CronFactory, ThreadFactory, route_of
 
 DOCUMENT = describe(ENDPOINTS)
@@ -27,9 +29,9 @@ def test_document_has_every_endpoint_once():
 @pytest.mark.parametrize("key", sorted(OPERATIONS))
 def test_each_operation_is_complete(key):
     operation = OPERATIONS[key]
-    named = {p["name"] for p in operation["parameters"] if p["in"] == "path"}
+    parameter_names = {p["name"] for p in operation["parameters"] if p["in"] == "path"}
 
-    assert named == set(re.findall(r"{(\w+)}", key))
+    assert parameter_names == set(re.findall(r"{(\w+)}", key))
     assert re.fullmatch(r"[A-Z].*\.", operation["summary"]), operation["summary"]
     assert operation["tags"][0] in {tag["name"] for tag in DOCUMENT["tags"]}
     assert "requestBody" not in operation or not key.startswith("GET ")
@@ -53,13 +55,13 @@ def test_each_reference_resolves_to_a_schema():
 
 
 def test_body_is_described_for_each_route_that_reads_one():
-    without = {
+    undescribed = {
         key
         for key, operation in OPERATIONS.items()
         if key.split()[0] in {"POST", "PUT", "PATCH"} and "requestBody" not in operation
     }
 
-    assert without == {
+    assert undescribed == {
         "POST /threads/{thread_id}/copy",
         "POST /threads/{thread_id}/runs/{run_id}/cancel",
     }
@@ -90,7 +92,44 @@ def test_document_and_its_page_are_public_and_name_the_agent(client, agent):
     assert f'src="/agents/{agent.slug}/openapi.json"' in page.content.decode()
 
 
-def answer_schema(key: str) -> dict:
+def test_document_includes_the_routes_of_the_agents_application(client, agent):
+    schema = {"type": "object", "title": "Thread", "properties": {"mine": {"type": "boolean"}}}
+    reference = {"$ref": "#/components/schemas/Thread"}
+    content = {"application/json": {"schema": reference}}
+    operation = {"summary": "Mine", "responses": {"200": {"description": "", "content": content}}}
+    Revision.unscoped.filter(deployment=agent).update(
+        config={"http": {"app": "./app.py:app"}},
+        facts={
+            "http": {
+                "routes": [
+                    ["/mine", "http", ["GET", "HEAD"]],
+                    ["/items/{item:int}", "http", ["PUT"]],
+                    ["/socket", "websocket", []],
+                ],
+                "openapi": {
+                    "paths": {"/mine": {"get": operation}},
+                    "components": {"schemas": {"Thread": schema}},
+                },
+            }
+        },
+    )
+    routes.clear_cache()
+
+    document = client.get(f"/agents/{agent.slug}/openapi.json").json()
+
+    mine, items = document["paths"]["/mine"]["get"], document["paths"]["/items/{item}"]["put"]
+    assert "/socket" not in document["paths"]
+    assert (mine["summary"], mine["tags"]) == ("Mine", ["application"])
+    assert [parameter["name"] for parameter in items["parameters"]] == ["item"]
+    referenced = mine["responses"]["200"]["content"]["application/json"]["schema"]["$ref"]
+    assert document["components"]["schemas"][referenced.rpartition("/")[2]] == schema
+    assert (
+        document["components"]["schemas"]["Thread"] == DOCUMENT["components"]["schemas"]["Thread"]
+    )
+    assert document["paths"].keys() >= DOCUMENT["paths"].keys()
+
+
+def response_schema(key: str) -> dict:
     [content] = [
         content
         for status, response in OPERATIONS[key]["responses"].items()
@@ -105,7 +144,7 @@ def test_responses_match_the_document(client, agent, key):
     thread = ThreadFactory(deployment=agent)
     cron = CronFactory(deployment=agent)
     assistant = "fe096781-5601-53d2-b2f6-0d3403f7e9ca"
-    asked = {
+    requests = {
         "GET /info": None,
         "GET /ok": None,
         "POST /assistants": {"graph_id": "agent"},
@@ -129,7 +168,7 @@ def test_responses_match_the_document(client, agent, key):
         "POST /runs/crons/count": {},
     }
 
-    for operation, body in asked.items():
+    for operation, body in requests.items():
         method, path = operation.split()
         path = path.format(thread_id=thread.thread_id, assistant_id=assistant, cron_id=cron.pk)
         response = getattr(client, method.lower())(
@@ -139,4 +178,4 @@ def test_responses_match_the_document(client, agent, key):
             headers={"X-Api-Key": key},
         )
         assert response.status_code == 200, (operation, response.content)
-        Draft202012Validator(answer_schema(operation)).validate(response.json())
+        Draft202012Validator(response_schema(operation)).validate(response.json())

@@ -12,9 +12,10 @@ from langgraph_sdk.client import LangGraphClient
 from langgraph_sdk.errors import NotFoundError
 
 GRAPH = "agent"
+APPROVAL = {"decisions": [{"type": "approve"}]}
 
 
-def said(text: str) -> dict[str, Any]:
+def user_message(text: str) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": text}]}
 
 
@@ -31,7 +32,7 @@ async def test_thread_is_created_streamed_joined_and_read(agents):
         async for chunk in agents.runs.stream(
             thread["thread_id"],
             GRAPH,
-            input=said("What is 12 * 7 + 1?"),
+            input=user_message("What is 12 * 7 + 1?"),
             stream_mode=["updates", "messages"],
         )
     ]
@@ -60,15 +61,15 @@ async def test_the_state_has_the_messages_of_twenty_runs_in_the_order_of_receipt
     thread_id = thread["thread_id"]
 
     runs = await asyncio.gather(
-        *[agents.runs.create(thread_id, GRAPH, input=said(f"Line {n}")) for n in range(20)]
+        *[agents.runs.create(thread_id, GRAPH, input=user_message(f"Line {n}")) for n in range(20)]
     )
     in_order = sorted(runs, key=lambda run: run["created_at"])
     await agents.runs.join(thread_id, in_order[-1]["run_id"])
 
     state = await agents.threads.get_state(thread_id)
-    asked = [m["content"] for m in state["values"]["messages"] if m["type"] == "human"]
-    assert asked == [run["kwargs"]["input"]["messages"][0]["content"] for run in in_order]
-    assert sorted(asked) == sorted(f"Line {n}" for n in range(20))
+    prompts = [m["content"] for m in state["values"]["messages"] if m["type"] == "human"]
+    assert prompts == [run["kwargs"]["input"]["messages"][0]["content"] for run in in_order]
+    assert sorted(prompts) == sorted(f"Line {n}" for n in range(20))
     assert in_order == sorted(runs, key=lambda run: run["run_id"])
     listed = await agents.runs.list(thread_id, limit=20)
     assert [run["run_id"] for run in reversed(listed)] == [run["run_id"] for run in in_order]
@@ -78,31 +79,33 @@ async def test_the_state_has_the_messages_of_twenty_runs_in_the_order_of_receipt
 
 async def test_interrupt_stops_the_thread_until_it_is_resumed(agents):
     thread_id = (await agents.threads.create())["thread_id"]
-    letter = said("Send a mail to ann@example.com about the invoice.")
+    mail = user_message("Send a mail to ann@example.com about the invoice.")
 
-    asked = await agents.runs.wait(thread_id, GRAPH, input=letter)
+    interrupted = await agents.runs.wait(thread_id, GRAPH, input=mail)
     waiting = await agents.threads.get(thread_id)
-    answered = await agents.runs.wait(thread_id, GRAPH, command={"resume": True})
+    resumed = await agents.runs.wait(thread_id, GRAPH, command={"resume": APPROVAL})
 
-    [question] = asked["__interrupt__"]
+    [question] = interrupted["__interrupt__"]
     assert set(question) == {"id", "value", "response_schema"}
     assert waiting["status"] == "interrupted"
-    [[kept]] = waiting["interrupts"].values()
-    assert kept == {"id": question["id"], "value": question["value"]}
-    assert "__interrupt__" not in answered
+    [[interrupt]] = waiting["interrupts"].values()
+    assert interrupt == {"id": question["id"], "value": question["value"]}
+    assert "__interrupt__" not in resumed
     assert (await agents.threads.get(thread_id))["status"] == "idle"
     history = await agents.threads.get_history(thread_id, limit=100)
-    assert history[0]["values"]["messages"] == answered["messages"]
+    assert history[0]["values"]["messages"] == resumed["messages"]
     assert history[-1]["metadata"]["step"] == -1
 
 
 async def test_stateless_run_leaves_no_thread(agents):
     created: list[Any] = []
-    answer = await agents.runs.wait(None, GRAPH, input=said("Hello"), on_run_created=created.append)
+    answer = await agents.runs.wait(
+        None, GRAPH, input=user_message("Hello"), on_run_created=created.append
+    )
     modes = [
         chunk.event
         async for chunk in agents.runs.stream(
-            None, GRAPH, input=said("Hello"), stream_mode="messages-tuple"
+            None, GRAPH, input=user_message("Hello"), stream_mode="messages-tuple"
         )
     ]
 
@@ -118,14 +121,14 @@ async def test_stream_resumes_after_the_last_event(agents):
     stream = agents.runs.stream(
         thread_id,
         GRAPH,
-        input=said("Tell me something long"),
+        input=user_message("Tell me something long"),
         stream_mode=["messages-tuple", "values"],
         stream_resumable=True,
     )
     chunks = [chunk async for chunk in stream]
     run_id, middle = chunks[0].data["run_id"], chunks[len(chunks) // 2]
 
-    rest = [
+    remaining = [
         chunk async for chunk in agents.runs.join_stream(thread_id, run_id, last_event_id=middle.id)
     ]
     everything = [
@@ -133,7 +136,7 @@ async def test_stream_resumes_after_the_last_event(agents):
     ]
 
     assert len({chunk.id for chunk in chunks}) == len(chunks)
-    assert rest == chunks[len(chunks) // 2 + 1 :]
+    assert remaining == chunks[len(chunks) // 2 + 1 :]
     assert everything == chunks
 
 
@@ -141,11 +144,11 @@ async def test_assistants_are_searched_drawn_and_described(agents):
     [assistant] = await agents.assistants.search(metadata={}, limit=10, offset=0)
     same = await agents.assistants.get(assistant["assistant_id"])
     drawing = await agents.assistants.get_graph(GRAPH)
-    opened = await agents.assistants.get_graph(GRAPH, xray=True)
+    detailed_drawing = await agents.assistants.get_graph(GRAPH, xray=True)
     schemas = await agents.assistants.get_schemas(assistant["assistant_id"])
 
     assert same == assistant
     assert (assistant["graph_id"], assistant["version"]) == (GRAPH, 1)
     assert {"id": "__end__"} in drawing["nodes"]
-    assert len(opened["nodes"]) > len(drawing["nodes"])
+    assert len(detailed_drawing["nodes"]) > len(drawing["nodes"])
     assert "messages" in schemas["input_schema"]["properties"]

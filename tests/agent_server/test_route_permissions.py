@@ -1,6 +1,6 @@
-"""Every route asks the agent's own rules for the right (resource, action), before it does anything.
+"""Every route checks the right (resource, action) with the agent's rules before it does anything.
 
-Routes join by themselves: a new one fails here until somebody says what it asks for.
+New routes are included automatically: a route fails here until EXPECTED names its right.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ EXPECTED = {
     "assistants.update": [f"PATCH {_ASSISTANT}", f"POST {_ASSISTANT}/latest"],
     "assistants.delete": [f"DELETE {_ASSISTANT}"],
     "assistants.search": ["POST /assistants/search", "POST /assistants/count"],
-    # Making a copy is asked for first, then reading what is copied.
+    # The right to create is checked before the right to read the original.
     "threads.create": ["POST /threads", f"POST {_THREAD}/copy"],
     "threads.read": [
         *(f"GET {_THREAD}{end}" for end in ("", "/runs", "/storage", "/stream")),
@@ -68,7 +68,7 @@ EXPECTED = {
         f"POST {_THREAD}/state/checkpoint",
         *(f"GET {_RUN}{end}" for end in ("", "/join", "/stream", "/webhooks")),
         *(f"GET /runs/<str:run_id>{end}" for end in ("/join", "/stream", "/webhooks")),
-        # A command asks for what it does once it is known who speaks about which thread.
+        # A command checks its own right after the right to read its thread.
         f"POST {_THREAD}/commands",
         f"POST {_THREAD}/stream/events",
     ],
@@ -94,36 +94,36 @@ EXPECTED = {
     "store.delete": ["DELETE /store/items"],
     "store.search": ["POST /store/items/search"],
     "store.list_namespaces": ["POST /store/namespaces"],
-    # Only who it is counts.
+    # These need only an authenticated caller.
     "None.None": ["GET /info", "GET /metrics"],
 }
 
 
-def own_routes() -> list[tuple[str, str]]:
+def list_routes() -> list[tuple[str, str]]:
     """Method and path below the agent's address."""
     return [(endpoint.method, endpoint.route.removeprefix(PREFIX)) for endpoint in ENDPOINTS]
 
 
 @pytest.fixture
-def questions(agent, front, monkeypatch) -> list[dict[str, Any]]:
-    """What the agent's own code is asked; it refuses everything."""
+def auth_requests(agent, asgi_app, monkeypatch) -> list[dict[str, Any]]:
+    """The requests to the agent's auth code, which refuses everything."""
     revision = agent.active_revision
     revision.config = {"auth": {"path": "./auth.py:auth"}}
     revision.facts = {"auth": {"rules": ["*"]}}
     revision.save()
     routes.clear_cache()
-    asked: list[dict[str, Any]] = []
+    requests: list[dict[str, Any]] = []
 
-    async def refuse(_: Any, question: dict[str, Any]) -> dict[str, Any]:
-        asked.append(question)
+    async def refuse(_: Any, auth_request: dict[str, Any]) -> dict[str, Any]:
+        requests.append(auth_request)
         return {"refused": {"status": 418, "detail": "Not today."}}
 
-    monkeypatch.setattr(custom_auth, "_ask", refuse)
-    return asked
+    monkeypatch.setattr(custom_auth, "_call_auth_code", refuse)
+    return requests
 
 
-def sent(method: str, path: str) -> tuple[str, Any]:
-    """The address with ids in it, and a body that is good enough for all."""
+def build_request(method: str, path: str) -> tuple[str, Any]:
+    """Return the path with ids filled in, and a body that every route accepts."""
     address = path
     for name, value in PARAMETERS.items():
         address = address.replace(name, value)
@@ -137,39 +137,41 @@ def sent(method: str, path: str) -> tuple[str, Any]:
 
 
 @pytest.mark.asyncio
-async def test_each_route_checks_its_resource_and_action(agent, questions):
+async def test_each_route_checks_its_resource_and_action(agent, auth_requests):
     call = Caller(agent.slug, Authorization="tom")
-    found: dict[str, list[str]] = {}
-    for method, path in own_routes():
+    paths_by_right: dict[str, list[str]] = {}
+    for method, path in list_routes():
         if path in OPEN:
             continue
-        address, body = sent(method, path)
-        questions.clear()
+        address, body = build_request(method, path)
+        auth_requests.clear()
         answer = await call(method, address, body)
         assert answer.status == 418, (method, path, answer.body[:200])
-        right = "{resource}.{action}".format_map({"resource": None, "action": None, **questions[0]})
-        found.setdefault(right, []).append(f"{method} {path}")
+        right = "{resource}.{action}".format_map(
+            {"resource": None, "action": None, **auth_requests[0]}
+        )
+        paths_by_right.setdefault(right, []).append(f"{method} {path}")
 
-    assert {right: sorted(paths) for right, paths in found.items()} == {
+    assert {right: sorted(paths) for right, paths in paths_by_right.items()} == {
         right: sorted(paths) for right, paths in EXPECTED.items()
     }
 
 
 @pytest.mark.asyncio
-async def test_permission_check_takes_one_request(agent, questions, monkeypatch):
-    """Who it is and what they may is found out together."""
+async def test_permission_check_takes_one_request(agent, auth_requests, monkeypatch):
+    """Authentication and authorization share one request to the agent."""
 
-    async def allow(_: Any, question: dict[str, Any]) -> dict[str, Any]:
-        questions.append(question)
+    async def allow(_: Any, auth_request: dict[str, Any]) -> dict[str, Any]:
+        auth_requests.append(auth_request)
         user = {"identity": "tom", "permissions": []}
-        return {"user": user, "filters": {"owner": "tom"}, "value": question["value"]}
+        return {"user": user, "filters": {"owner": "tom"}, "value": auth_request["value"]}
 
-    monkeypatch.setattr(custom_auth, "_ask", allow)
+    monkeypatch.setattr(custom_auth, "_call_auth_code", allow)
 
     answer = await Caller(agent.slug, Authorization="tom")("POST", "/threads/search", {"limit": 3})
 
     assert (answer.status, answer.json()) == (200, [])
-    assert [(q["resource"], q["action"], q["value"]["limit"]) for q in questions] == [
+    assert [(q["resource"], q["action"], q["value"]["limit"]) for q in auth_requests] == [
         ("threads", "search", 3)
     ]
-    assert questions[0]["request"]["path"] == "/threads/search"
+    assert auth_requests[0]["request"]["path"] == "/threads/search"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from apps.agent_server.endpoints.endpoint import Endpoint
-from apps.agent_server.endpoints.route_table import RouteTable
+from apps.agent_server.endpoints.routes import RouteTable
 from apps.agent_server.web.http_context import HttpRequestContext, Response
 
 
@@ -31,7 +31,7 @@ TABLE = RouteTable(
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "found", "path_params"),
+    ("method", "path", "expected_path", "path_params"),
     [
         ("GET", "/", "/", {}),
         ("GET", "/runs/1", "/runs/{run_id}", {"run_id": "1"}),
@@ -48,11 +48,11 @@ TABLE = RouteTable(
         ),
     ],
 )
-def test_path_finds_its_endpoint(method, path, found, path_params):
+def test_path_finds_its_endpoint(method, path, expected_path, path_params):
     match = TABLE.find(path, method)
 
     assert match is not None
-    assert (match.endpoint.method, match.endpoint.path) == (method, found)
+    assert (match.endpoint.method, match.endpoint.path) == (method, expected_path)
     assert match.path_params == path_params
 
 

@@ -1,4 +1,4 @@
-"""`POST .../runs` and what a created run is."""
+"""`POST .../runs` and the runs that it creates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from apps.agent_server.models import AgentRun, Assistant, Thread
 from apps.agent_server.schemas.runs import RunBody
 from apps.agent_server.scope import Scope
 from apps.agent_server.services import dispatch, runs
-from tests.factories.agent_server import AgentFactory, ThreadFactory, route_of, workspace_beside
+from tests.factories.agent_server import AgentFactory, ThreadFactory, route_of, sibling_workspace
 from tests.factories.api_keys import key_for
 
 BUSY = (
@@ -72,9 +72,9 @@ def test_read_only_key_cannot_create_a_run(post, reader_key):
 
 
 def test_key_bound_to_another_workspace_is_rejected(post, agent):
-    bound = key_for(workspace_beside(agent), "write")
+    sibling_key = key_for(sibling_workspace(agent), "write")
 
-    response = post({"assistant_id": "agent"}, headers={"X-Api-Key": bound})
+    response = post({"assistant_id": "agent"}, headers={"X-Api-Key": sibling_key})
 
     assert response.status_code == 403
     assert not AgentRun.unscoped.exists()
@@ -144,27 +144,27 @@ def test_created_run_makes_the_thread_busy(post, agent, thread):
 
 def test_request_overrides_the_assistants_configuration(post, agent):
     route_of(agent)
-    own = {"tags": ["own"], "recursion_limit": 7, "configurable": {"model": "small", "a": 1}}
+    config = {"tags": ["own"], "recursion_limit": 7, "configurable": {"model": "small", "a": 1}}
     Assistant.unscoped.filter(graph_id="agent").update(
-        config=own, context={"model": "small", "a": 1}
+        config=config, context={"model": "small", "a": 1}
     )
 
-    changed = post(
+    with_config = post(
         {"assistant_id": "agent", "config": {"tags": ["new"], "configurable": {"model": "big"}}}
     )
-    in_context = post({"assistant_id": AGENT_ID, "context": {"model": "huge"}})
+    with_context = post({"assistant_id": AGENT_ID, "context": {"model": "huge"}})
 
-    assert changed.json()["kwargs"]["config"] == {
+    assert with_config.json()["kwargs"]["config"] == {
         "tags": ["new"],
         "recursion_limit": 7,
         "configurable": {
             "model": "big",
             "a": 1,
-            "langgraph_request_id": changed.headers["X-Request-ID"],
+            "langgraph_request_id": with_config.headers["X-Request-ID"],
         },
     }
-    assert changed.json()["kwargs"]["context"] == {"model": "small", "a": 1}
-    kwargs = in_context.json()["kwargs"]
+    assert with_config.json()["kwargs"]["context"] == {"model": "small", "a": 1}
+    kwargs = with_context.json()["kwargs"]
     assert kwargs["context"] == {"model": "huge", "a": 1}
     assert kwargs["config"]["configurable"].items() > kwargs["context"].items()
 
@@ -172,8 +172,8 @@ def test_request_overrides_the_assistants_configuration(post, agent):
 def test_starting_checkpoint_is_stored(post):
     checkpoint_id = "1ef4f797-8335-6428-8001-8a1503f9b875"
 
-    one = post({"assistant_id": "agent", "checkpoint_id": checkpoint_id})
-    other = post(
+    by_id = post({"assistant_id": "agent", "checkpoint_id": checkpoint_id})
+    by_checkpoint = post(
         {
             "assistant_id": "agent",
             "checkpoint": {"checkpoint_id": checkpoint_id, "checkpoint_ns": "", "thread_id": "x"},
@@ -181,17 +181,17 @@ def test_starting_checkpoint_is_stored(post):
     )
 
     expected = {"checkpoint_id": checkpoint_id, "checkpoint_ns": "", "checkpoint_map": None}
-    assert other.json()["kwargs"]["checkpoint"] == expected
-    assert one.json()["kwargs"]["checkpoint"] == {"checkpoint_id": checkpoint_id}
+    assert by_checkpoint.json()["kwargs"]["checkpoint"] == expected
+    assert by_id.json()["kwargs"]["checkpoint"] == {"checkpoint_id": checkpoint_id}
 
 
 def test_delayed_run_stores_its_planned_start(post, thread):
-    before = AgentRun.unscoped.count()
+    initial_count = AgentRun.unscoped.count()
 
     body = post({"assistant_id": "agent", "after_seconds": 3600}).json()
 
     row = AgentRun.unscoped.get(pk=body["run_id"])
-    assert before == 0
+    assert initial_count == 0
     assert row.created_at == row.available_at
     assert (row.created_at - row.updated_at).total_seconds() == 3600
     thread.refresh_from_db()
@@ -206,9 +206,9 @@ def test_delayed_run_stores_its_planned_start(post, thread):
         ({}, 422, "assistant_id: Field required"),
         ({"assistant_id": 5}, 422, "assistant_id: Input should be a valid string"),
         (
-            {"assistant_id": "nobody"},
+            {"assistant_id": "unknown"},
             422,
-            "Invalid assistant: 'nobody'. Must be a UUID or the name of a graph: agent, other",
+            "Invalid assistant: 'unknown'. Must be a UUID or the name of a graph: agent, other",
         ),
         ({"assistant_id": str(UUID(int=7))}, 404, "Thread or assistant not found."),
         (
@@ -266,18 +266,18 @@ def test_null_means_absent_in_every_field(post):
 
 
 def test_unknown_thread_is_created_only_on_request(post, agent):
-    unknown = uuid4()
-    path = f"/threads/{unknown}/runs"
+    thread_id = uuid4()
+    path = f"/threads/{thread_id}/runs"
 
-    refused = post({"assistant_id": "agent"}, path=path)
-    made = post({"assistant_id": "agent", "if_not_exists": "create"}, path=path)
+    rejected = post({"assistant_id": "agent"}, path=path)
+    created = post({"assistant_id": "agent", "if_not_exists": "create"}, path=path)
 
-    assert (refused.status_code, refused.json()["detail"]) == (
+    assert (rejected.status_code, rejected.json()["detail"]) == (
         404,
         "Thread or assistant not found.",
     )
-    assert made.json()["thread_id"] == str(unknown)
-    assert Thread.unscoped.get(deployment=agent, thread_id=unknown).status == "busy"
+    assert created.json()["thread_id"] == str(thread_id)
+    assert Thread.unscoped.get(deployment=agent, thread_id=thread_id).status == "busy"
 
 
 def test_malformed_id_is_rejected(post):
@@ -288,13 +288,13 @@ def test_malformed_id_is_rejected(post):
 
 
 def test_thread_of_another_agent_is_not_found(post, agent):
-    elsewhere = ThreadFactory(deployment=AgentFactory(workspace=agent.workspace))
+    foreign_thread = ThreadFactory(deployment=AgentFactory(workspace=agent.workspace))
 
-    response = post({"assistant_id": "agent"}, path=f"/threads/{elsewhere.thread_id}/runs")
+    response = post({"assistant_id": "agent"}, path=f"/threads/{foreign_thread.thread_id}/runs")
 
     assert response.status_code == 404
-    elsewhere.refresh_from_db()
-    assert elsewhere.status == "idle"
+    foreign_thread.refresh_from_db()
+    assert foreign_thread.status == "idle"
 
 
 def test_busy_thread_follows_the_multitask_strategy(post):
@@ -321,10 +321,14 @@ def test_idle_thread_accepts_every_multitask_strategy(post, strategy):
     assert response.json()["multitask_strategy"] == strategy
 
 
-def test_null_character_in_the_input_is_replaced(post):
-    response = post({"assistant_id": "agent", "input": {"text": "a\0b"}})
+def test_null_character_is_kept_in_the_input_and_replaced_elsewhere(post):
+    text = {"text": "a\0b"}
 
-    assert response.json()["kwargs"]["input"] == {"text": "a\ufffdb"}
+    response = post({"assistant_id": "agent", "input": text, "metadata": text, "context": text})
+
+    run = response.json()
+    assert run["kwargs"]["input"] == text
+    assert run["metadata"]["text"] == run["kwargs"]["context"]["text"] == "a\ufffdb"
 
 
 def test_stateless_run_gets_a_hidden_thread(client, post, agent, key):
@@ -335,10 +339,10 @@ def test_stateless_run_gets_a_hidden_thread(client, post, agent, key):
     assert response.headers["Content-Location"] == f"/runs/{body['run_id']}"
     assert thread.temporary
     assert "graph_id" not in body["metadata"]
-    seen = client.get(
+    thread_response = client.get(
         f"/agents/{agent.slug}/threads/{thread.thread_id}", headers={"X-Api-Key": key}
     )
-    assert seen.status_code == 404
+    assert thread_response.status_code == 404
 
 
 def test_stateless_run_can_keep_its_thread(client, post, agent, key):
@@ -360,14 +364,14 @@ def test_creating_a_run_takes_one_query_with_a_warm_cache(
 
 
 def test_twenty_concurrent_runs_have_one_order(agent, thread, transactional_db, redis_client):
-    """Sequence, time of creation and id all tell the same order."""
+    """Sequence, creation time and id give the same order."""
     agent = AgentFactory()
     thread = ThreadFactory(deployment=agent)
     scope = Scope(route_of(agent))
     start = Barrier(20)
 
     def create(number: int) -> None:
-        start.wait(timeout=10)
+        start.wait(timeout=60)
         runs.create_on_thread(scope, thread.thread_id, RunBody(assistant_id="agent", input=number))
         connections.close_all()
 
@@ -385,8 +389,8 @@ def test_twenty_concurrent_runs_have_one_order(agent, thread, transactional_db, 
 def test_run_is_created_while_redis_is_unavailable(
     post, monkeypatch, caplog, django_capture_on_commit_callbacks
 ):
-    nobody = redis.Redis(unix_socket_path="/nonexistent/redis.sock")
-    monkeypatch.setattr(dispatch, "_client", lambda: nobody)
+    unavailable = redis.Redis(unix_socket_path="/nonexistent/redis.sock")
+    monkeypatch.setattr(dispatch, "blocking_client", lambda _name: unavailable)
 
     with django_capture_on_commit_callbacks(execute=True) as callbacks:
         response = post({"assistant_id": "agent"})

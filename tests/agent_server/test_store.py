@@ -20,9 +20,9 @@ from tests.factories.api_keys import key_for
 
 @pytest.fixture
 def put(call):
-    async def put(namespace, key, value, **more):
+    async def put(namespace, key, value, **options):
         answer = await call(
-            "PUT", "/store/items", {"namespace": namespace, "key": key, "value": value, **more}
+            "PUT", "/store/items", {"namespace": namespace, "key": key, "value": value, **options}
         )
         assert answer.status == 204, answer.body
         assert answer.body == b""
@@ -31,38 +31,40 @@ def put(call):
 
 
 @pytest.fixture
-def got(call):
-    async def got(namespace, key, **more):
-        asked = urlencode({"namespace": ".".join(namespace), "key": key, **more}, quote_via=quote)
-        answer = await call("GET", f"/store/items?{asked}")
+def get_item(call):
+    async def get_item(namespace, key, **options):
+        query = urlencode(
+            {"namespace": ".".join(namespace), "key": key, **options}, quote_via=quote
+        )
+        answer = await call("GET", f"/store/items?{query}")
         assert answer.status == 200, answer.body
         return answer.json()
 
-    return got
+    return get_item
 
 
 @pytest.fixture
-def found(call):
-    async def found(prefix, **more):
-        answer = await call("POST", "/store/items/search", {"namespace_prefix": prefix, **more})
+def search_keys(call):
+    async def search_keys(prefix, **options):
+        answer = await call("POST", "/store/items/search", {"namespace_prefix": prefix, **options})
         assert answer.status == 200, answer.body
-        return [item["key"] for item in answer.json()["items"]]
+        return [make_item["key"] for make_item in answer.json()["items"]]
 
-    return found
+    return search_keys
 
 
 @pytest.fixture
-def listed(call):
-    async def listed(**asked):
-        answer = await call("POST", "/store/namespaces", asked)
+def list_namespaces(call):
+    async def list_namespaces(**filters):
+        answer = await call("POST", "/store/namespaces", filters)
         assert answer.status == 200, answer.body
         return answer.json()["namespaces"]
 
-    return listed
+    return list_namespaces
 
 
 async def expire():
-    """Move the clock of every item with a time to live into the past."""
+    """Set the expiry of every item with a time to live into the past."""
     past = datetime.now(UTC) - timedelta(seconds=1)
     await in_thread(StoreItem.unscoped.exclude(ttl_minutes=None).update, expires_at=past)
 
@@ -79,15 +81,15 @@ ROUTES = [
 
 @pytest.mark.parametrize(("method", "path", "body"), ROUTES)
 async def test_unauthorized_callers_get_no_information(  # noqa: PLR0917
-    front, agent, outsider_key, method, path, body
+    asgi_app, agent, outsider_key, method, path, body
 ):
     anonymous = await Caller(agent.slug)(method, path, body)
-    stranger = await Caller(agent.slug, outsider_key)(method, path, body)
+    outsider = await Caller(agent.slug, outsider_key)(method, path, body)
 
-    assert (anonymous.status, stranger.status) == (401, 404)
+    assert (anonymous.status, outsider.status) == (401, 404)
 
 
-async def test_read_only_key_reads_and_cannot_write(front, agent, reader_key):
+async def test_read_only_key_reads_and_cannot_write(asgi_app, agent, reader_key):
     reader = Caller(agent.slug, reader_key)
 
     answers = [(await reader(method, path, body)).status for method, path, body in ROUTES]
@@ -95,68 +97,75 @@ async def test_read_only_key_reads_and_cannot_write(front, agent, reader_key):
     assert answers == [403, 200, 400, 403, 200, 200]
 
 
-async def test_item_is_returned_as_it_was_put(put, got):
+async def test_item_is_returned_as_it_was_put(put, get_item):
     value = {"tea": {"kind": "oolong", "grams": [4, 4.5]}, "none": None, "ünï": "✓"}
 
     await put(["users", "ann"], "likes", value)
 
-    item = await got(["users", "ann"], "likes")
-    assert item["namespace"] == ["users", "ann"]
-    assert item["key"] == "likes"
-    assert item["value"] == value
-    assert item["created_at"] == item["updated_at"]
-    assert item["created_at"].endswith("+00:00")
-    assert set(item) == {"namespace", "key", "value", "created_at", "updated_at"}
+    make_item = await get_item(["users", "ann"], "likes")
+    assert make_item["namespace"] == ["users", "ann"]
+    assert make_item["key"] == "likes"
+    assert make_item["value"] == value
+    assert make_item["created_at"] == make_item["updated_at"]
+    assert make_item["created_at"].endswith("+00:00")
+    assert set(make_item) == {"namespace", "key", "value", "created_at", "updated_at"}
 
 
-async def test_replaced_item_keeps_its_creation_time(put, got):
+async def test_a_null_value_is_rejected_with_the_way_to_remove_an_item(call):
+    answer = await call("PUT", "/store/items", {"namespace": ["a"], "key": "b", "value": None})
+
+    assert answer.status == 422
+    assert "delete the item to remove it" in answer.json()["detail"]
+
+
+async def test_replaced_item_keeps_its_creation_time(put, get_item):
     await put(["n"], "k", {"v": 1})
-    first = await got(["n"], "k")
+    first = await get_item(["n"], "k")
 
     await put(["n"], "k", {"w": 2})
 
-    second = await got(["n"], "k")
+    second = await get_item(["n"], "k")
     assert second["value"] == {"w": 2}
     assert second["created_at"] == first["created_at"]
     assert second["updated_at"] > first["updated_at"]
 
 
-async def test_missing_item_is_null_and_is_not_created(call, listed):
+async def test_missing_item_is_null_and_is_not_created(call, list_namespaces):
     answer = await call("GET", "/store/items?namespace=no.where&key=k")
 
     assert (answer.status, answer.body) == (200, b"null")
-    assert await listed() == []
+    assert await list_namespaces() == []
 
 
-async def test_deletion_is_idempotent(call, put, got):
+async def test_deletion_is_idempotent(call, put, get_item):
     await put(["n"], "k", {"v": 1})
     body = {"namespace": ["n"], "key": "k"}
 
     statuses = [(await call("DELETE", "/store/items", body)).status for _ in range(2)]
 
     assert statuses == [204, 204]
-    assert await got(["n"], "k") is None
+    assert await get_item(["n"], "k") is None
 
 
-async def test_agents_do_not_share_items(agent, put, got):
+async def test_agents_do_not_share_items(agent, put, get_item):
     other = await in_thread(lambda: AgentFactory(workspace=agent.workspace))
-    there = Caller(other.slug, await in_thread(key_for, agent.workspace, "write"))
+    call_other = Caller(other.slug, await in_thread(key_for, agent.workspace, "write"))
     await put(["n"], "k", {"here": True})
 
-    read = await there("GET", "/store/items?namespace=n&key=k")
-    searched = await there("POST", "/store/items/search", {})
-    names = await there("POST", "/store/namespaces", {})
-    await there("PUT", "/store/items", {"namespace": ["n"], "key": "k", "value": {"there": 1}})
-    await there("DELETE", "/store/items", {"namespace": ["n"], "key": "k"})
+    item_response = await call_other("GET", "/store/items?namespace=n&key=k")
+    search_response = await call_other("POST", "/store/items/search", {})
+    namespaces_response = await call_other("POST", "/store/namespaces", {})
+    await call_other("PUT", "/store/items", {"namespace": ["n"], "key": "k", "value": {"there": 1}})
+    await call_other("DELETE", "/store/items", {"namespace": ["n"], "key": "k"})
 
-    assert read.json() is None
-    assert searched.json() == {"items": []}
-    assert names.json() == {"namespaces": []}
-    assert (await got(["n"], "k"))["value"] == {"here": True}
+    assert item_response.json() is None
+    assert search_response.json() == {"items": []}
+    assert namespaces_response.json() == {"namespaces": []}
+    assert (await get_item(["n"], "k"))["value"] == {"here": True}
 
 
 @pytest.mark.parametrize(
-    ("body", "status", "said"),
+    ("body", "status", "message"),
     [
         ({"namespace": [], "key": "k", "value": {}}, 400, "Namespace cannot be empty."),
         ({"key": "k", "value": {}}, 400, "Namespace cannot be empty."),
@@ -167,7 +176,7 @@ async def test_agents_do_not_share_items(agent, put, got):
         ),
         ({"namespace": ["a", ""], "key": "k", "value": {}}, 422, "cannot be empty"),
         ({"namespace": ["a.b"], "key": "k", "value": {}}, 422, "cannot contain periods"),
-        ({"namespace": ["a", 1], "key": "k", "value": {}}, 422, "must be texts"),
+        ({"namespace": ["a", 1], "key": "k", "value": {}}, 422, "must be strings"),
         ({"namespace": "a", "key": "k", "value": {}}, 422, "namespace"),
         ({"namespace": ["a"] * 65, "key": "k", "value": {}}, 422, "more than 64 labels"),
         ({"namespace": ["a" * 2000], "key": "k", "value": {}}, 422, "longer than 2000 bytes"),
@@ -182,27 +191,29 @@ async def test_agents_do_not_share_items(agent, put, got):
         ({"namespace": ["a"], "key": "k", "value": {}, "index": "text"}, 422, "index"),
     ],
 )
-async def test_invalid_item_is_rejected_with_a_message(call, listed, body, status, said):
+async def test_invalid_item_is_rejected_with_a_message(
+    call, list_namespaces, body, status, message
+):
     answer = await call("PUT", "/store/items", body)
 
     assert answer.status == status, answer.body
-    assert said in answer.json()["detail"]
-    assert await listed() == []
+    assert message in answer.json()["detail"]
+    assert await list_namespaces() == []
 
 
-async def test_longest_namespace_and_key_fit_the_index(put, got):
+async def test_longest_namespace_and_key_fit_the_index(put, get_item):
     namespace = ["é" * 14] * 64
     key = "k" * (2000 - 64 * 28)
 
     await put(namespace, key, {"v": 1})
 
-    assert (await got(namespace, key))["value"] == {"v": 1}
+    assert (await get_item(namespace, key))["value"] == {"v": 1}
 
 
-async def test_characters_that_postgresql_rejects_are_replaced(put, got):
+async def test_characters_that_postgresql_rejects_are_replaced(put, get_item):
     await put(["n"], "k", {"nul": "a\0b", "deep": [[[{"x": "\0"}]]], "big": 10**30})
 
-    value = (await got(["n"], "k"))["value"]
+    value = (await get_item(["n"], "k"))["value"]
     assert value["nul"] == "a\ufffdb"
     assert value["deep"] == [[[{"x": "\ufffd"}]]]
 
@@ -215,16 +226,16 @@ async def test_reading_requires_a_key_and_a_namespace(call):
     assert no_namespace.status == 400
 
 
-async def test_keys_can_contain_periods_slashes_and_spaces(put, got):
+async def test_keys_can_contain_periods_slashes_and_spaces(put, get_item):
     for key in ("a.b", "a/b", "a b", "ключ", "%41", "?&="):
         await put(["n"], key, {"key": key})
-        assert (await got(["n"], key))["value"] == {"key": key}
+        assert (await get_item(["n"], key))["value"] == {"key": key}
 
 
 # Search
 
 
-async def test_search_returns_items_below_the_prefix_newest_first(put, found):
+async def test_search_returns_items_below_the_prefix_newest_first(put, search_keys):
     for namespace, key in [
         (["a"], "1"),
         (["a", "b"], "2"),
@@ -235,11 +246,11 @@ async def test_search_returns_items_below_the_prefix_newest_first(put, found):
     ]:
         await put(namespace, key, {})
 
-    assert await found([]) == ["6", "5", "4", "3", "2", "1"]
-    assert await found(["a"]) == ["3", "2", "1"]
-    assert await found(["a", "b"]) == ["3", "2"]
-    assert await found(["a", "b", "c"]) == ["3"]
-    assert await found(["a", "c"]) == []
+    assert await search_keys([]) == ["6", "5", "4", "3", "2", "1"]
+    assert await search_keys(["a"]) == ["3", "2", "1"]
+    assert await search_keys(["a", "b"]) == ["3", "2"]
+    assert await search_keys(["a", "b", "c"]) == ["3"]
+    assert await search_keys(["a", "c"]) == []
 
 
 async def test_search_without_prefix_returns_all_items(call, put):
@@ -247,18 +258,18 @@ async def test_search_without_prefix_returns_all_items(call, put):
 
     answer = await call("POST", "/store/items/search", {})
 
-    [item] = answer.json()["items"]
-    assert (item["namespace"], item["key"], item["score"]) == (["a"], "1", None)
+    [make_item] = answer.json()["items"]
+    assert (make_item["namespace"], make_item["key"], make_item["score"]) == (["a"], "1", None)
 
 
-async def test_search_is_paginated(put, found):
+async def test_search_is_paginated(put, search_keys):
     for n in range(12):
         await put(["n"], str(n), {})
 
-    assert await found(["n"]) == [str(n) for n in range(11, 1, -1)]
-    assert await found(["n"], limit=5) == ["11", "10", "9", "8", "7"]
-    assert await found(["n"], limit=5, offset=10) == ["1", "0"]
-    assert await found(["n"], limit=5, offset=100) == []
+    assert await search_keys(["n"]) == [str(n) for n in range(11, 1, -1)]
+    assert await search_keys(["n"], limit=5) == ["11", "10", "9", "8", "7"]
+    assert await search_keys(["n"], limit=5, offset=10) == ["1", "0"]
+    assert await search_keys(["n"], limit=5, offset=100) == []
 
 
 ROWS = {
@@ -271,7 +282,7 @@ ROWS = {
 
 
 @pytest.mark.parametrize(
-    ("wanted", "keys"),
+    ("filter_", "keys"),
     [
         ({}, "abcde"),
         (None, "abcde"),
@@ -299,15 +310,15 @@ ROWS = {
         ({"from": {}}, ""),
     ],
 )
-async def test_search_filters_compare_values(put, found, wanted, keys):
+async def test_search_filters_compare_values(put, search_keys, filter_, keys):
     for key, value in ROWS.items():
         await put(["n"], key, value)
 
-    assert sorted(await found(["n"], filter=wanted)) == sorted(keys)
+    assert sorted(await search_keys(["n"], filter=filter_)) == sorted(keys)
 
 
 @pytest.mark.parametrize(
-    "wanted",
+    "filter_",
     [
         {"a": {"$in": [1]}},
         {"a": {"$regex": "x"}},
@@ -317,8 +328,8 @@ async def test_search_filters_compare_values(put, found, wanted, keys):
         {"a": {"$gt": True}},
     ],
 )
-async def test_unknown_filter_operators_are_rejected(call, wanted):
-    answer = await call("POST", "/store/items/search", {"namespace_prefix": [], "filter": wanted})
+async def test_unknown_filter_operators_are_rejected(call, filter_):
+    answer = await call("POST", "/store/items/search", {"namespace_prefix": [], "filter": filter_})
 
     assert answer.status == 400, answer.body
     assert answer.json()["code"] == "bad_filter"
@@ -339,25 +350,28 @@ async def test_query_is_ignored_without_an_index(call, put):
     answer = await call("POST", "/store/items/search", {"namespace_prefix": ["n"], "query": "x"})
 
     items = answer.json()["items"]
-    assert [(item["key"], item["score"]) for item in items] == [("b", None), ("a", None)]
+    assert [(make_item["key"], make_item["score"]) for make_item in items] == [
+        ("b", None),
+        ("a", None),
+    ]
 
 
 # Namespaces
 
 
 @pytest.fixture
-async def many(put):
+async def nested_items(put):
     for path in ("a", "a/x", "a/y/v1", "a/y/v2", "a/y/v2/deep", "ab/y/v1", "b/y/v1", "a b"):
         for key in ("1", "2"):
             await put(path.split("/"), key, {})
 
 
-def joined(namespaces):
+def join_namespaces(namespaces):
     return ["/".join(namespace) for namespace in namespaces]
 
 
 @pytest.mark.parametrize(
-    ("asked", "namespaces"),
+    ("filters", "namespaces"),
     [
         ({}, "a,a/x,a/y/v1,a/y/v2,a/y/v2/deep,a b,ab/y/v1,b/y/v1"),
         ({"prefix": ["a"]}, "a,a/x,a/y/v1,a/y/v2,a/y/v2/deep"),
@@ -379,10 +393,12 @@ def joined(namespaces):
         ({"prefix": ["nowhere"]}, ""),
     ],
 )
-async def test_namespaces_are_listed_by_prefix_suffix_and_depth(many, listed, asked, namespaces):
+async def test_namespaces_are_listed_by_prefix_suffix_and_depth(
+    nested_items, list_namespaces, filters, namespaces
+):
     expected = [name for name in namespaces.split(",") if name]
 
-    assert joined(await listed(**asked)) == expected
+    assert join_namespaces(await list_namespaces(**filters)) == expected
 
 
 @pytest.mark.parametrize("body", [{"limit": 0}, {"max_depth": 0}, {"prefix": ["a.b"]}])
@@ -390,70 +406,70 @@ async def test_invalid_namespace_request_is_rejected(call, body):
     assert (await call("POST", "/store/namespaces", body)).status == 422
 
 
-async def test_namespace_disappears_with_its_last_item(call, put, listed):
+async def test_namespace_disappears_with_its_last_item(call, put, list_namespaces):
     await put(["a", "b"], "k", {})
     await call("DELETE", "/store/items", {"namespace": ["a", "b"], "key": "k"})
 
-    assert await listed() == []
+    assert await list_namespaces() == []
 
 
 # Expiry
 
 
-async def test_expired_item_is_not_returned_anywhere(put, got, found, listed):
+async def test_expired_item_is_not_returned_anywhere(put, get_item, search_keys, list_namespaces):
     await put(["n"], "short", {}, ttl=1)
     await put(["n"], "long", {})
     await expire()
 
-    assert await got(["n"], "short") is None
-    assert await found(["n"]) == ["long"]
-    assert await listed() == [["n"]]
+    assert await get_item(["n"], "short") is None
+    assert await search_keys(["n"]) == ["long"]
+    assert await list_namespaces() == [["n"]]
 
     await put(["m"], "short", {}, ttl=0.5)
     await expire()
-    assert await listed() == [["n"]]
-    assert await listed(max_depth=1) == [["n"]]
+    assert await list_namespaces() == [["n"]]
+    assert await list_namespaces(max_depth=1) == [["n"]]
 
 
-async def test_item_put_after_expiry_is_new(put, got):
+async def test_item_put_after_expiry_is_new(put, get_item):
     await put(["n"], "k", {"v": 1}, ttl=1)
-    first = await got(["n"], "k")
+    first = await get_item(["n"], "k")
     await expire()
 
     await put(["n"], "k", {"v": 2})
 
-    assert (await got(["n"], "k"))["created_at"] > first["created_at"]
+    assert (await get_item(["n"], "k"))["created_at"] > first["created_at"]
 
 
-async def until(key):
-    item = await in_thread(StoreItem.unscoped.get, key=key)
-    return item.expires_at
+async def read_expiry(key):
+    make_item = await in_thread(StoreItem.unscoped.get, key=key)
+    return make_item.expires_at
 
 
-async def test_reading_refreshes_the_time_to_live_unless_disabled(put, got, found):
+async def test_reading_refreshes_the_time_to_live_unless_disabled(put, get_item, search_keys):
     await put(["n"], "k", {}, ttl=10)
-    born = await until("k")
+    initial_expiry = await read_expiry("k")
 
-    await got(["n"], "k", refresh_ttl="false")
-    await found(["n"], refresh_ttl=False)
-    assert await until("k") == born
+    await get_item(["n"], "k", refresh_ttl="false")
+    await search_keys(["n"], refresh_ttl=False)
+    assert await read_expiry("k") == initial_expiry
 
-    await got(["n"], "k")
-    first = await until("k")
-    assert first > born
+    await get_item(["n"], "k")
+    refreshed_expiry = await read_expiry("k")
+    assert refreshed_expiry > initial_expiry
 
-    await found(["n"])
-    assert await until("k") > first
+    await search_keys(["n"])
+    assert await read_expiry("k") > refreshed_expiry
 
 
 async def test_replacing_an_item_replaces_its_time_to_live(put):
     await put(["n"], "k", {}, ttl=10)
     await put(["n"], "k", {})
 
-    assert await until("k") is None
+    assert await read_expiry("k") is None
 
 
-async def test_expiry_settings_of_the_agent_apply(agent, put, got):
+async def test_expiry_settings_of_the_agent_apply(agent, put, get_item):
     def configure():
         revision = agent.active_revision
         revision.config = {"store": {"ttl": {"default_ttl": 5, "refresh_on_read": False}}}
@@ -465,31 +481,31 @@ async def test_expiry_settings_of_the_agent_apply(agent, put, got):
     await put(["n"], "k", {})
     await put(["n"], "own", {}, ttl=60)
 
-    born = await until("k")
-    assert timedelta(minutes=4) < born - datetime.now(UTC) < timedelta(minutes=5)
-    assert await until("own") - datetime.now(UTC) > timedelta(minutes=59)
-    await got(["n"], "k")
-    assert await until("k") == born
-    await got(["n"], "k", refresh_ttl="true")
-    assert await until("k") > born
+    initial_expiry = await read_expiry("k")
+    assert timedelta(minutes=4) < initial_expiry - datetime.now(UTC) < timedelta(minutes=5)
+    assert await read_expiry("own") - datetime.now(UTC) > timedelta(minutes=59)
+    await get_item(["n"], "k")
+    assert await read_expiry("k") == initial_expiry
+    await get_item(["n"], "k", refresh_ttl="true")
+    assert await read_expiry("k") > initial_expiry
 
 
-def scope_of(agent) -> Scope:
+def make_scope(agent) -> Scope:
     return Scope(route_of(agent))
 
 
-def item(key, **more):
-    return NewItem.check({"namespace": ["n"], "key": key, "value": {}, **more})
+def make_item(key, **options):
+    return NewItem.check({"namespace": ["n"], "key": key, "value": {}, **options})
 
 
-def near(*numbers) -> Vector:
+def make_vector(*numbers) -> Vector:
     return Vector("text", len(numbers), str(list(numbers)))
 
 
 def test_sweeper_deletes_expired_items_and_their_vectors(agent):
-    scope = scope_of(agent)
-    store.put(scope, item("gone", ttl=1), [near(1, 0)])
-    store.put(scope, item("stays", ttl=1), [near(1, 0)])
+    scope = make_scope(agent)
+    store.put(scope, make_item("gone", ttl=1), [make_vector(1, 0)])
+    store.put(scope, make_item("stays", ttl=1), [make_vector(1, 0)])
     past = datetime.now(UTC) - timedelta(seconds=1)
     StoreItem.unscoped.filter(key="gone").update(expires_at=past)
 
@@ -500,27 +516,27 @@ def test_sweeper_deletes_expired_items_and_their_vectors(agent):
     assert StoreVector.objects.count() == 1
 
 
-# Vectors, as the services see them
+# Vectors, through the services
 
 
-def scored(scope, query, **more):
-    body = ItemSearch.check({"namespace_prefix": ["n"], "query": "x", **more})
+def search_scores(scope, query, **options):
+    body = ItemSearch.check({"namespace_prefix": ["n"], "query": "x", **options})
     return [
-        (found.key, None if found.score is None else round(found.score, 3))
-        for found in store.search(scope, body, query)
+        (hit.key, None if hit.score is None else round(hit.score, 3))
+        for hit in store.search(scope, body, query)
     ]
 
 
 def test_most_similar_item_is_first_and_items_without_vector_last(agent):
-    scope = scope_of(agent)
-    store.put(scope, item("none"))
-    store.put(scope, item("far"), [near(0, 1)])
-    store.put(scope, item("near"), [near(1, 0.1)])
-    store.put(scope, item("against"), [near(-1, 0)])
-    store.put(scope, item("other model"), [near(1, 0, 0)])
-    store.put(scope, item("nothing"), [near(0, 0)])
+    scope = make_scope(agent)
+    store.put(scope, make_item("none"))
+    store.put(scope, make_item("far"), [make_vector(0, 1)])
+    store.put(scope, make_item("near"), [make_vector(1, 0.1)])
+    store.put(scope, make_item("against"), [make_vector(-1, 0)])
+    store.put(scope, make_item("other model"), [make_vector(1, 0, 0)])
+    store.put(scope, make_item("nothing"), [make_vector(0, 0)])
 
-    assert scored(scope, near(1, 0)) == [
+    assert search_scores(scope, make_vector(1, 0)) == [
         ("near", 0.995),
         ("far", 0.0),
         ("against", -1.0),
@@ -531,36 +547,43 @@ def test_most_similar_item_is_first_and_items_without_vector_last(agent):
 
 
 def test_best_of_several_vectors_ranks_the_item(agent):
-    scope = scope_of(agent)
-    store.put(scope, item("many"), [near(0, 1), near(1, 0), near(-1, 0)])
+    scope = make_scope(agent)
+    store.put(scope, make_item("many"), [make_vector(0, 1), make_vector(1, 0), make_vector(-1, 0)])
 
-    assert scored(scope, near(1, 0)) == [("many", 1.0)]
+    assert search_scores(scope, make_vector(1, 0)) == [("many", 1.0)]
 
 
 def test_similarity_search_is_paginated_and_filtered(agent):
-    scope = scope_of(agent)
+    scope = make_scope(agent)
     for n in range(6):
-        store.put(scope, item(str(n), value={"odd": n % 2}), [near(1, n)])
+        store.put(scope, make_item(str(n), value={"odd": n % 2}), [make_vector(1, n)])
 
-    assert [key for key, _ in scored(scope, near(1, 0), limit=2, offset=1)] == ["1", "2"]
-    assert [key for key, _ in scored(scope, near(1, 0), filter={"odd": 1})] == ["1", "3", "5"]
+    assert [key for key, _ in search_scores(scope, make_vector(1, 0), limit=2, offset=1)] == [
+        "1",
+        "2",
+    ]
+    assert [key for key, _ in search_scores(scope, make_vector(1, 0), filter={"odd": 1})] == [
+        "1",
+        "3",
+        "5",
+    ]
 
 
 def test_replacing_an_item_replaces_its_vectors(agent):
-    scope = scope_of(agent)
-    store.put(scope, item("k"), [near(1, 0), near(0, 1)])
+    scope = make_scope(agent)
+    store.put(scope, make_item("k"), [make_vector(1, 0), make_vector(0, 1)])
 
-    store.put(scope, item("k"), [near(-1, 0)])
-    assert scored(scope, near(1, 0)) == [("k", -1.0)]
+    store.put(scope, make_item("k"), [make_vector(-1, 0)])
+    assert search_scores(scope, make_vector(1, 0)) == [("k", -1.0)]
 
-    store.put(scope, item("k"))
-    assert scored(scope, near(1, 0)) == [("k", None)]
+    store.put(scope, make_item("k"))
+    assert search_scores(scope, make_vector(1, 0)) == [("k", None)]
 
 
 def test_deleting_an_item_deletes_its_vectors(agent):
-    scope = scope_of(agent)
-    store.put(scope, item("k"), [near(1, 0)])
+    scope = make_scope(agent)
+    store.put(scope, make_item("k"), [make_vector(1, 0)])
 
-    store.delete(scope, item("k"))
+    store.delete(scope, make_item("k"))
 
     assert not StoreVector.objects.exists()

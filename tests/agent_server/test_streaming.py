@@ -1,4 +1,4 @@
-"""Runs with somebody on the line: `stream`, `wait`, and the joins."""
+"""Requests that follow a run: `stream`, `wait` and the joins."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from apps.agent_server.streaming import hub as hubs
 from apps.agent_server.web import http_context as exchanges
 from apps.core.sync_bridge import in_thread
 from tests.agent_server.asgi import Caller
-from tests.agent_server.conftest import hang_up
+from tests.agent_server.conftest import drop_connections
 from tests.factories.agent_server import AgentRunFactory, ThreadFactory
 
 HELLO = {"assistant_id": "agent", "input": {"n": 1}}
@@ -30,7 +30,7 @@ def runs(thread) -> str:
 
 
 @pytest.fixture
-def quick_heartbeat(monkeypatch) -> None:
+def short_heartbeat(monkeypatch) -> None:
     monkeypatch.setattr(exchanges, "HEARTBEAT_SECONDS", 0.05)
 
 
@@ -60,7 +60,7 @@ def quick_heartbeat(monkeypatch) -> None:
     ],
 )
 async def test_unauthorized_callers_are_rejected(  # noqa: PLR0917  (fixtures)
-    front, agent, thread, outsider_key, reader_key, key, method, path
+    asgi_app, agent, thread, outsider_key, reader_key, key, method, path
 ):
     run = await in_thread(AgentRunFactory, thread=thread)
     path = path.format(t=thread.thread_id, r=run.pk)
@@ -83,12 +83,12 @@ async def test_unauthorized_callers_are_rejected(  # noqa: PLR0917  (fixtures)
 
 async def test_stream_has_the_events_of_the_run_and_its_end(call, worker, runs):
     async with call.open("POST", f"{runs}/stream", HELLO) as request:
-        answer = await request.started()
-        run = await worker.take()
-        await worker.say(run, ("metadata", {"run_id": str(run.pk), "attempt": 1}))
-        await worker.say(run, ("updates|sub:1", {"plan": {"n": 1}}), ("values", {"n": "ü"}))
+        answer = await request.wait_for_start()
+        run = await worker.claim_run()
+        await worker.publish(run, ("metadata", {"run_id": str(run.pk), "attempt": 1}))
+        await worker.publish(run, ("updates|sub:1", {"plan": {"n": 1}}), ("values", {"n": "ü"}))
         await worker.end(run)
-        await request.ended()
+        await request.wait_for_end()
 
     assert answer.status == 200
     assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
@@ -108,21 +108,21 @@ async def test_stream_has_the_events_of_the_run_and_its_end(call, worker, runs):
 
 async def test_error_is_the_last_event(call, worker, runs):
     async with call.open("POST", f"{runs}/stream", HELLO) as request:
-        run = await worker.take()
+        run = await worker.claim_run()
         error = {"error": "ValueError", "message": "no such city"}
-        await worker.say(run, ("error", error))
+        await worker.publish(run, ("error", error))
         await worker.end(run, "error", error=error)
-        answer = await request.ended()
+        answer = await request.wait_for_end()
 
     assert answer.events == [("error", error, None)]
 
 
 async def test_event_ids_are_sent_for_resumable_runs_only(call, worker, runs):
     async with call.open("POST", f"{runs}/stream", {**HELLO, "stream_resumable": True}) as request:
-        run = await worker.take()
-        await worker.say(run, ("values", 1), ("values", 2))
+        run = await worker.claim_run()
+        await worker.publish(run, ("values", 1), ("values", 2))
         await worker.end(run)
-        answer = await request.ended()
+        answer = await request.wait_for_end()
 
     ids = [event_id for _, _, event_id in answer.events]
     assert None not in ids
@@ -133,21 +133,21 @@ async def test_event_ids_are_sent_for_resumable_runs_only(call, worker, runs):
 async def test_stateless_stream_can_be_rejoined(call, worker):
     body = {**HELLO, "stream_resumable": True}
     async with call.open("POST", "/runs/stream", body) as request:
-        answer = await request.started()
-        run = await worker.take()
-        await worker.say(run, ("values", 1))
-        await request.until(lambda answer: answer.events)
+        answer = await request.wait_for_start()
+        run = await worker.claim_run()
+        await worker.publish(run, ("values", 1))
+        await request.wait_until(lambda answer: answer.events)
     location = answer.headers["location"]
-    [(_, _, last)] = answer.events
+    [(_, _, last_id)] = answer.events
 
-    async with call.open("GET", location, **{"Last-Event-ID": last}) as request:
-        await worker.say(run, ("values", 2))
+    async with call.open("GET", location, **{"Last-Event-ID": last_id}) as request:
+        await worker.publish(run, ("values", 2))
         await worker.end(run)
-        rest = await request.ended()
+        remaining = await request.wait_for_end()
 
     assert location == f"/runs/{run.pk}/stream"
     assert answer.headers["content-location"] == f"/runs/{run.pk}"
-    assert [(name, data) for name, data, _ in rest.events] == [
+    assert [(name, data) for name, data, _ in remaining.events] == [
         ("values", 2),
         ("end", {"status": "success"}),
     ]
@@ -156,39 +156,39 @@ async def test_stateless_stream_can_be_rejoined(call, worker):
 async def test_rejoining_client_gets_each_event_once(call, worker, runs):
     body = {**HELLO, "stream_resumable": True}
     async with call.open("POST", f"{runs}/stream", body) as request:
-        run = await worker.take()
-        await worker.say(run, *[("custom", number) for number in range(10)])
-        answer = await request.until(lambda answer: len(answer.events) == 10)
-    await worker.say(run, *[("custom", number) for number in range(10, 20)])
-    _, seen, last = answer.events[6]
+        run = await worker.claim_run()
+        await worker.publish(run, *[("custom", number) for number in range(10)])
+        answer = await request.wait_until(lambda answer: len(answer.events) == 10)
+    await worker.publish(run, *[("custom", number) for number in range(10, 20)])
+    _, seen, last_id = answer.events[6]
 
-    async with call.open("GET", f"{runs}/{run.pk}/stream", **{"Last-Event-ID": last}) as request:
-        await request.until(lambda answer: len(answer.events) == 13)
-        await worker.say(run, ("custom", 20))
+    async with call.open("GET", f"{runs}/{run.pk}/stream", **{"Last-Event-ID": last_id}) as request:
+        await request.wait_until(lambda answer: len(answer.events) == 13)
+        await worker.publish(run, ("custom", 20))
         await worker.end(run)
-        rest = await request.ended()
-    again = await call("GET", f"{runs}/{run.pk}/stream", **{"Last-Event-ID": last})
-    everything = await call("GET", f"{runs}/{run.pk}/stream", **{"Last-Event-ID": "-1"})
+        remaining = await request.wait_for_end()
+    repeated = await call("GET", f"{runs}/{run.pk}/stream", **{"Last-Event-ID": last_id})
+    complete = await call("GET", f"{runs}/{run.pk}/stream", **{"Last-Event-ID": "-1"})
 
     assert seen == 6
-    assert [data for _, data, _ in rest.events[:-1]] == list(range(7, 21))
-    assert again.events == rest.events
-    assert [data for _, data, _ in everything.events[:-1]] == list(range(21))
+    assert [data for _, data, _ in remaining.events[:-1]] == list(range(7, 21))
+    assert repeated.events == remaining.events
+    assert [data for _, data, _ in complete.events[:-1]] == list(range(21))
 
 
 async def test_joining_without_an_id_gives_new_events(call, worker, runs):
     created = await call("POST", runs, HELLO)
-    run = await worker.take()
-    await worker.say(run, ("metadata", {}), ("values", 1))
+    run = await worker.claim_run()
+    await worker.publish(run, ("metadata", {}), ("values", 1))
     await call("GET", f"{runs}/{created.json()['run_id']}")
 
     async with call.open("GET", f"{runs}/{run.pk}/stream") as request:
-        answer = await request.started()
+        answer = await request.wait_for_start()
         await in_thread(lambda: None)
-        await hubs.hub().ask(("PING",))
-        await worker.say(run, ("values", 2))
+        await hubs.get_hub().request(("PING",))
+        await worker.publish(run, ("values", 2))
         await worker.end(run)
-        await request.ended()
+        await request.wait_for_end()
 
     assert answer.names == ["values", "end"]
     assert answer.events[0][1] == 2
@@ -196,8 +196,8 @@ async def test_joining_without_an_id_gives_new_events(call, worker, runs):
 
 async def test_join_can_select_stream_modes(call, worker, runs):
     await call("POST", runs, {**HELLO, "stream_resumable": True})
-    run = await worker.take()
-    await worker.say(
+    run = await worker.claim_run()
+    await worker.publish(
         run,
         ("metadata", {}),
         ("values", 1),
@@ -207,33 +207,37 @@ async def test_join_can_select_stream_modes(call, worker, runs):
     )
     await worker.end(run)
 
-    async def names(query: str) -> list[str]:
+    async def read_names(query: str) -> list[str]:
         path = f"{runs}/{run.pk}/stream?{query}"
         return (await call("GET", path, **{"Last-Event-ID": "0"})).names
 
-    assert await names("stream_mode=values") == ["values", "end"]
-    assert await names("stream_mode=values&stream_mode=updates") == ["values", "updates|a:1", "end"]
-    assert await names('stream_mode=["messages-tuple"]') == ["messages", "end"]
-    assert await names("stream_mode=messages") == ["messages/partial", "end"]
-    refused = await call("GET", f"{runs}/{run.pk}/stream?stream_mode=everything")
-    assert refused.status == 422
+    assert await read_names("stream_mode=values") == ["values", "end"]
+    assert await read_names("stream_mode=values&stream_mode=updates") == [
+        "values",
+        "updates|a:1",
+        "end",
+    ]
+    assert await read_names('stream_mode=["messages-tuple"]') == ["messages", "end"]
+    assert await read_names("stream_mode=messages") == ["messages/partial", "end"]
+    rejected = await call("GET", f"{runs}/{run.pk}/stream?stream_mode=everything")
+    assert rejected.status == 422
 
 
 async def test_joining_a_finished_or_unknown_run_ends_at_once(call, worker, runs):
     await call("POST", runs, HELLO)
-    run = await worker.take()
+    run = await worker.claim_run()
     await worker.end(run, values={"n": 1})
     stream = f"{runs}/{run.pk}/stream"
 
-    over = await call("GET", stream)
+    finished = await call("GET", stream)
     not_resumable = await call("GET", stream, **{"Last-Event-ID": "0"})
-    garbage = await call("GET", stream, **{"Last-Event-ID": "yesterday"})
+    malformed_event_id = await call("GET", stream, **{"Last-Event-ID": "yesterday"})
     unknown = await call("GET", f"{runs}/{uuid4()}/stream")
     malformed = await call("GET", f"{runs}/mine/stream")
 
-    assert (over.status, over.body) == (200, b"")
+    assert (finished.status, finished.body) == (200, b"")
     assert (not_resumable.status, not_resumable.body) == (200, b"")
-    assert (garbage.status, garbage.body) == (200, b"")
+    assert (malformed_event_id.status, malformed_event_id.body) == (200, b"")
     assert unknown.status == 200
     assert unknown.events == [
         ("error", {"error": "HTTPException", "message": "404: Run not found"}, None)
@@ -246,10 +250,10 @@ async def test_joining_a_finished_or_unknown_run_ends_at_once(call, worker, runs
 
 async def test_wait_returns_the_result_sent_by_the_worker(call, worker, runs):
     async with call.open("POST", f"{runs}/wait", HELLO) as request:
-        answer = await request.started()
-        run = await worker.take()
+        answer = await request.wait_for_start()
+        run = await worker.claim_run()
         await worker.end(run, values={"n": 1}, result={"n": 1, "__interrupt__": []})
-        await request.ended()
+        await request.wait_for_end()
 
     assert answer.status == 200
     assert answer.headers["content-type"] == "application/json"
@@ -288,52 +292,52 @@ async def test_wait_returns_the_result_sent_by_the_worker(call, worker, runs):
 )
 async def test_wait_reads_a_result_missing_from_the_stream(call, worker, runs, ending, expected):
     async with call.open("POST", f"{runs}/wait", HELLO) as request:
-        run = await worker.take()
+        run = await worker.claim_run()
         await worker.end(run, **ending)
-        answer = await request.ended()
+        answer = await request.wait_for_end()
 
     assert answer.json() == expected
 
 
 async def test_stateless_wait_names_its_thread(call, worker):
     async with call.open("POST", "/runs/wait", HELLO) as request:
-        answer = await request.started()
-        run = await worker.take()
+        answer = await request.wait_for_start()
+        run = await worker.claim_run()
         await worker.end(run, result={"n": 2})
-        await request.ended()
+        await request.wait_for_end()
 
-    place = f"/threads/{await in_thread(lambda: run.thread.thread_id)}/runs/{run.pk}"
-    assert answer.headers["content-location"] == place
-    assert answer.headers["location"] == f"{place}/join"
+    run_path = f"/threads/{await in_thread(lambda: run.thread.thread_id)}/runs/{run.pk}"
+    assert answer.headers["content-location"] == run_path
+    assert answer.headers["location"] == f"{run_path}/join"
     assert answer.json() == {"n": 2}
 
 
 async def test_join_returns_the_current_values_of_the_thread(call, worker, runs):
     await call("POST", runs, HELLO)
-    run = await worker.take()
+    run = await worker.claim_run()
     async with call.open("GET", f"{runs}/{run.pk}/join") as request:
-        await request.started()
+        await request.wait_for_start()
         await worker.end(run, values={"n": 5})
-        live = await request.ended()
+        live = await request.wait_for_end()
     later = await call("GET", f"{runs}/{run.pk}/join")
 
     assert live.json() == later.json() == {"n": 5}
 
 
 async def test_join_returns_interrupts_errors_and_null(call, worker, runs):
-    question = {"id": "i", "value": "sure?"}
+    interrupt = {"id": "i", "value": "sure?"}
     await call("POST", runs, HELLO)
-    asking = await worker.take()
-    await worker.end(asking, values={"n": 1}, interrupts={"t": [question]})
-    asked = await call("GET", f"{runs}/{asking.pk}/join")
+    interrupted_run = await worker.claim_run()
+    await worker.end(interrupted_run, values={"n": 1}, interrupts={"t": [interrupt]})
+    interrupted = await call("GET", f"{runs}/{interrupted_run.pk}/join")
     await call("POST", runs, HELLO)
-    failing = await worker.take()
-    await worker.end(failing, "error", error={"error": "KeyError", "message": "'x'"})
+    failed_run = await worker.claim_run()
+    await worker.end(failed_run, "error", error={"error": "KeyError", "message": "'x'"})
 
-    failed = await call("GET", f"{runs}/{failing.pk}/join")
+    failed = await call("GET", f"{runs}/{failed_run.pk}/join")
     unknown = await call("GET", f"{runs}/{uuid4()}/join")
 
-    assert asked.json() == {"__interrupt__": [question]}
+    assert interrupted.json() == {"__interrupt__": [interrupt]}
     assert failed.json() == {"__error__": {"error": "KeyError", "message": "'x'"}}
     assert (unknown.status, unknown.json()) == (
         200,
@@ -341,40 +345,40 @@ async def test_join_returns_interrupts_errors_and_null(call, worker, runs):
     )
 
 
-async def test_heartbeats_are_sent_at_an_even_interval(call, worker, runs, quick_heartbeat):
+async def test_heartbeats_are_sent_at_an_even_interval(call, worker, runs, short_heartbeat):
     async with (
         call.open("POST", f"{runs}/stream", HELLO) as streaming,
         call.open("POST", f"{runs}/wait", HELLO) as waiting,
     ):
-        await streaming.until(lambda answer: answer.body.count(b": heartbeat\r\n\r\n") == 3)
-        await waiting.until(lambda answer: answer.body == b"\n\n\n")
+        await streaming.wait_until(lambda answer: answer.body.count(b": heartbeat\r\n\r\n") == 3)
+        await waiting.wait_until(lambda answer: answer.body == b"\n\n\n")
         for _ in range(2):
-            run = await worker.take()
+            run = await worker.claim_run()
             await worker.end(run, result={"n": 1})
-        answer = await waiting.ended()
+        answer = await waiting.wait_for_end()
 
     assert answer.json() == {"n": 1}
 
 
 @pytest.mark.parametrize("kind", ["stream", "wait"])
-@pytest.mark.parametrize("wish", ["cancel", "continue"])
-async def test_disconnect_cancels_the_run_on_request(call, worker, runs, kind, wish):
-    body = {**HELLO, "on_disconnect": wish}
+@pytest.mark.parametrize("on_disconnect", ["cancel", "continue"])
+async def test_disconnect_cancels_the_run_on_request(call, worker, runs, kind, on_disconnect):
+    body = {**HELLO, "on_disconnect": on_disconnect}
     async with call.open("POST", f"{runs}/{kind}", body) as request:
-        await request.started()
-        run = await worker.take()
+        await request.wait_for_start()
+        run = await worker.claim_run()
     await in_thread(run.refresh_from_db)
 
     assert run.status == "running"
-    assert run.cancel_action == ("interrupt" if wish == "cancel" else "")
-    if wish == "cancel":
-        assert await worker.told_to_stop() == run.pk
+    assert run.cancel_action == ("interrupt" if on_disconnect == "cancel" else "")
+    if on_disconnect == "cancel":
+        assert await worker.next_cancelled_run() == run.pk
 
 
 async def test_queued_run_is_cancelled_at_once(call, worker, thread, runs):
     body = {**HELLO, "stream_resumable": True, "on_disconnect": "cancel"}
     async with call.open("POST", f"{runs}/stream", body) as request:
-        created = await request.started()
+        created = await request.wait_for_start()
     run_id = created.headers["content-location"].rpartition("/")[2]
 
     run = await call("GET", f"{runs}/{run_id}")
@@ -389,15 +393,15 @@ async def test_queued_run_is_cancelled_at_once(call, worker, thread, runs):
 @pytest.mark.parametrize("value", ["true", "1"])
 async def test_leaving_a_join_cancels_the_run_only_on_request(call, worker, runs, value):
     await call("POST", runs, HELLO)
-    run = await worker.take()
+    run = await worker.claim_run()
     async with call.open("GET", f"{runs}/{run.pk}/join") as request:
-        await request.started()
+        await request.wait_for_start()
     await in_thread(run.refresh_from_db)
     assert run.cancel_action == ""
 
     path = f"{runs}/{run.pk}/stream?cancel_on_disconnect={value}"
     async with call.open("GET", path) as request:
-        await request.started()
+        await request.wait_for_start()
     await in_thread(run.refresh_from_db)
     assert run.cancel_action == "interrupt"
 
@@ -405,23 +409,23 @@ async def test_leaving_a_join_cancels_the_run_only_on_request(call, worker, runs
 async def test_run_is_cancelled(call, worker, runs):
     running = (await call("POST", runs, HELLO)).json()["run_id"]
     queued = (await call("POST", runs, HELLO)).json()["run_id"]
-    run = await worker.take()
+    run = await worker.claim_run()
 
-    at_once = await call("POST", f"{runs}/{queued}/cancel")
+    cancelled_queued = await call("POST", f"{runs}/{queued}/cancel")
     async with call.open("POST", f"{runs}/{running}/cancel?wait=1") as request:
-        await request.started()
+        await request.wait_for_start()
         await worker.end(run, "interrupted")
-        waited = await request.ended()
-    again = await call("POST", f"{runs}/{running}/cancel?wait=true")
+        cancelled_running = await request.wait_for_end()
+    repeated = await call("POST", f"{runs}/{running}/cancel?wait=true")
     unknown = await call("POST", f"{runs}/{uuid4()}/cancel")
-    pause = await call("POST", f"{runs}/{running}/cancel?action=pause")
+    unknown_action = await call("POST", f"{runs}/{running}/cancel?action=pause")
 
-    assert (at_once.status, at_once.body) == (202, b"")
-    assert (waited.status, waited.json()) == (200, {})
-    assert waited.headers["location"] == f"{runs}/{running}/join"
-    assert again.status == unknown.status == 404
-    assert again.json()["detail"].startswith("No matching runs to cancel")
-    assert (pause.status, pause.json()["detail"]) == (
+    assert (cancelled_queued.status, cancelled_queued.body) == (202, b"")
+    assert (cancelled_running.status, cancelled_running.json()) == (200, {})
+    assert cancelled_running.headers["location"] == f"{runs}/{running}/join"
+    assert repeated.status == unknown.status == 404
+    assert repeated.json()["detail"].startswith("No matching runs to cancel")
+    assert (unknown_action.status, unknown_action.json()["detail"]) == (
         422,
         "action: must be 'interrupt' or 'rollback'",
     )
@@ -432,13 +436,13 @@ async def test_end_lost_by_redis_is_read_from_postgresql(call, worker, runs, mon
     monkeypatch.setattr(hubs, "POLLS_BETWEEN_HEALTHY_LOOKUPS", 1)
     error = {"error": "ValueError", "message": "no"}
     async with call.open("POST", f"{runs}/wait", HELLO) as waiting:
-        run = await worker.take()
+        run = await worker.claim_run()
         await worker.end(run, values={"n": 1}, silently=True)
-        answer = await waiting.ended()
+        answer = await waiting.wait_for_end()
     async with call.open("POST", f"{runs}/stream", HELLO) as streaming:
-        run = await worker.take()
+        run = await worker.claim_run()
         await worker.end(run, "error", error=error, silently=True)
-        stream = await streaming.ended()
+        stream = await streaming.wait_for_end()
 
     assert answer.json() == {"n": 1}
     assert stream.events == [("error", error, None)]
@@ -450,30 +454,30 @@ async def test_waiting_client_gets_its_result_after_redis_is_flushed(
     monkeypatch.setattr(hubs, "POLL_SECONDS", 0.05)
     monkeypatch.setattr(hubs, "POLLS_BETWEEN_HEALTHY_LOOKUPS", 1)
     async with call.open("POST", f"{runs}/stream", HELLO) as request:
-        run = await worker.take()
-        await worker.say(run, ("values", 1))
-        await request.until(lambda answer: answer.events)
+        run = await worker.claim_run()
+        await worker.publish(run, ("values", 1))
+        await request.wait_until(lambda answer: answer.events)
         redis_client.flushdb()
-        hang_up(redis_client)
-        await worker.say(run, ("values", 2))
-        await request.until(lambda answer: len(answer.events) == 2)
+        drop_connections(redis_client)
+        await worker.publish(run, ("values", 2))
+        await request.wait_until(lambda answer: len(answer.events) == 2)
         redis_client.flushdb()
         await worker.end(run, silently=True)
-        answer = await request.ended()
+        answer = await request.wait_for_end()
 
     assert answer.names == ["values", "values", "end"]
 
 
 async def test_runs_of_one_thread_are_claimed_in_order(call, worker, runs):
     ids = [(await call("POST", runs, {**HELLO, "input": n})).json()["run_id"] for n in range(5)]
-    taken = []
+    claimed = []
     for _ in ids:
-        run = await worker.take()
-        taken.append(str(run.pk))
+        run = await worker.claim_run()
+        claimed.append(str(run.pk))
         await worker.end(run)
     listed = await call("GET", f"{runs}?limit=3")
 
-    assert taken == ids == sorted(ids)
+    assert claimed == ids == sorted(ids)
     assert [run["run_id"] for run in listed.json()] == ids[:1:-1]
 
 
@@ -487,12 +491,12 @@ async def test_body_over_the_limit_is_rejected(call, runs, settings):
 
 
 async def test_request_id_is_kept_or_generated(call, runs):
-    given = await call("POST", f"{runs}/wait", {}, **{"X-Request-ID": "abc-1"})
-    made = await call("POST", f"{runs}/wait", {})
+    with_id = await call("POST", f"{runs}/wait", {}, **{"X-Request-ID": "abc-1"})
+    without_id = await call("POST", f"{runs}/wait", {})
 
-    assert given.status == made.status == 422
-    assert given.headers["x-request-id"] == "abc-1"
-    assert UUID(made.headers["x-request-id"]).version == 7
+    assert with_id.status == without_id.status == 422
+    assert with_id.headers["x-request-id"] == "abc-1"
+    assert UUID(without_id.headers["x-request-id"]).version == 7
 
 
 async def test_concurrent_streams_get_their_own_events(call, worker, agent):
@@ -501,7 +505,7 @@ async def test_concurrent_streams_get_their_own_events(call, worker, agent):
             group.create_task(call("POST", "/runs/wait", {**HELLO, "input": n})) for n in range(20)
         ]
         for _ in waiting:
-            run = await worker.take()
+            run = await worker.claim_run()
             await worker.end(run, result={"got": run.kwargs["input"]})
 
     assert [task.result().json()["got"] for task in waiting] == list(range(20))

@@ -1,4 +1,4 @@
-"""Making threads."""
+"""Creating threads."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ async def test_repeated_thread_id_is_a_conflict(call, agent):
     await in_thread(lambda: ThreadFactory(deployment=AgentFactory(), thread_id=thread_id))
 
     first = await call("POST", "/threads", {"thread_id": thread_id, "metadata": {"n": 1}})
-    again = await call("POST", "/threads", {"thread_id": thread_id, "metadata": {"n": 2}})
-    wanted = {"thread_id": thread_id, "metadata": {"n": 3}, "if_exists": "do_nothing"}
-    old = await call("POST", "/threads", wanted)
+    repeated = await call("POST", "/threads", {"thread_id": thread_id, "metadata": {"n": 2}})
+    body = {"thread_id": thread_id, "metadata": {"n": 3}, "if_exists": "do_nothing"}
+    existing = await call("POST", "/threads", body)
 
     assert first.json()["thread_id"] == thread_id
-    assert again.status == 409
-    assert again.json()["detail"] == f"Thread with ID {thread_id} already exists"
-    assert old.json() == first.json()
+    assert repeated.status == 409
+    assert repeated.json()["detail"] == f"Thread with ID {thread_id} already exists"
+    assert existing.json() == first.json()
     assert await in_thread(Thread.unscoped.filter(deployment=agent).count) == 1
 
 
@@ -80,7 +80,7 @@ async def test_repeated_thread_id_is_a_conflict(call, agent):
         (
             {"supersteps": [{"updates": [{"values": {}, "as_node": "a"}]}]},
             400,
-            "The thread knows no graph: run one on it, or give it metadata.graph_id.",
+            "The thread has no graph: create a run on it, or set metadata.graph_id.",
         ),
         ({"if_exists": "replace"}, 422, "if_exists: Input should be 'raise' or 'do_nothing'"),
         ({"metadata": 1}, 422, "metadata: Input should be a valid dictionary"),

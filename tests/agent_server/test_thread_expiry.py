@@ -1,4 +1,4 @@
-"""Times to live: what the sweeper does, to whom, and when."""
+"""Times to live: the threads and checkpoints that the sweeper deletes, and when."""
 
 from __future__ import annotations
 
@@ -26,19 +26,21 @@ def agent():
     return AgentFactory()
 
 
-def age(thread: Thread, ago: timedelta) -> None:
-    """Make the thread, and what was saved on it, that old."""
-    then = timezone.now() - ago
-    Thread.unscoped.filter(pk=thread.pk).update(created_at=then, updated_at=then)
-    Checkpoint.objects.filter(thread=thread).update(created_at=then)
+def make_older(thread: Thread, duration: timedelta) -> None:
+    """Move the thread and its checkpoints into the past."""
+    timestamp = timezone.now() - duration
+    Thread.unscoped.filter(pk=thread.pk).update(created_at=timestamp, updated_at=timestamp)
+    Checkpoint.objects.filter(thread=thread).update(created_at=timestamp)
 
 
 def checkpoint_id(number: int) -> UUID:
     return UUID(f"1ef4f797-8335-6428-8001-{number:012x}")
 
 
-def save(thread: Thread, number: int, *, namespace: str = "", root: int | None = None) -> None:
-    """A checkpoint with one new value, one of old, and a write."""
+def save_checkpoint(
+    thread: Thread, number: int, *, namespace: str = "", root: int | None = None
+) -> None:
+    """Save a checkpoint with one new value, one old value and a write."""
     Checkpoint(
         thread=thread,
         namespace=namespace,
@@ -64,12 +66,12 @@ def save(thread: Thread, number: int, *, namespace: str = "", root: int | None =
     ).save(force_insert=True)  # fmt: skip
 
 
-def numbers(thread: Thread, namespace: str = "") -> list[int]:
+def list_checkpoints(thread: Thread, namespace: str = "") -> list[int]:
     rows = Checkpoint.objects.filter(thread=thread, namespace=namespace).order_by("checkpoint_id")
     return [row.checkpoint_id.int & 0xFFFFFFFFFFFF for row in rows]
 
 
-def blobs(thread: Thread) -> set[tuple[str, str]]:
+def list_blobs(thread: Thread) -> set[tuple[str, str]]:
     return set(CheckpointBlob.objects.filter(thread=thread).values_list("channel", "version"))
 
 
@@ -78,7 +80,7 @@ def test_thread_expires_after_its_idle_time(agent):
     young = ThreadFactory(deployment=agent, ttl_minutes=90)
     forever = ThreadFactory(deployment=agent)
     for thread in (old, young, forever):
-        age(thread, HOUR)
+        make_older(thread, HOUR)
 
     assert thread_ttl.sweep(always=True) == 1
 
@@ -89,20 +91,20 @@ def test_thread_expires_after_its_idle_time(agent):
 
 def test_expired_thread_is_removed_by_the_purge(agent):
     thread = ThreadFactory(deployment=agent, ttl_minutes=30)
-    save(thread, 1)
-    age(thread, HOUR)
+    save_checkpoint(thread, 1)
+    make_older(thread, HOUR)
 
     thread_ttl.sweep(always=True)
     recovery.purge_temporary_threads()
 
     assert not Thread.unscoped.filter(pk=thread.pk).exists()
     assert not Checkpoint.objects.filter(thread=thread.pk).exists()
-    assert blobs(thread) == set()
+    assert list_blobs(thread) == set()
 
 
 def test_activity_postpones_expiry(agent):
     thread = ThreadFactory(deployment=agent, ttl_minutes=30)
-    age(thread, HOUR)
+    make_older(thread, HOUR)
     Thread.unscoped.filter(pk=thread.pk).update(updated_at=timezone.now())
 
     assert thread_ttl.sweep(always=True) == 0
@@ -112,7 +114,7 @@ def test_activity_postpones_expiry(agent):
 def test_thread_with_an_open_run_does_not_expire(agent, status):
     thread = ThreadFactory(deployment=agent, ttl_minutes=30, status="busy")
     AgentRunFactory(thread=thread, status=status)
-    age(thread, HOUR)
+    make_older(thread, HOUR)
 
     assert thread_ttl.sweep(always=True) == 0
     assert AgentRun.unscoped.filter(thread=thread).exists()
@@ -121,13 +123,13 @@ def test_thread_with_an_open_run_does_not_expire(agent, status):
 def test_keep_latest_deletes_old_checkpoints_and_keeps_the_head(agent):
     thread = ThreadFactory(deployment=agent, ttl_minutes=30, ttl_strategy="keep_latest")
     for number in (1, 2, 3):
-        save(thread, number)
-    age(thread, HOUR)
+        save_checkpoint(thread, number)
+    make_older(thread, HOUR)
 
     assert thread_ttl.sweep(always=True) == 1
 
-    assert numbers(thread) == [3]
-    assert blobs(thread) == {("new", "3"), ("old", "1")}
+    assert list_checkpoints(thread) == [3]
+    assert list_blobs(thread) == {("new", "3"), ("old", "1")}
     assert CheckpointWrite.objects.filter(thread=thread).count() == 1
     thread.refresh_from_db()
     assert (thread.temporary, thread.ttl_until, thread.edits) == (False, None, 3)
@@ -136,15 +138,15 @@ def test_keep_latest_deletes_old_checkpoints_and_keeps_the_head(agent):
 
 def test_keep_latest_keeps_checkpoints_until_they_are_old(agent):
     thread = ThreadFactory(deployment=agent, ttl_minutes=30, ttl_strategy="keep_latest")
-    save(thread, 1)
-    age(thread, HOUR)
+    save_checkpoint(thread, 1)
+    make_older(thread, HOUR)
     for number in (2, 3):
-        save(thread, number)
+        save_checkpoint(thread, number)
     Thread.unscoped.filter(pk=thread.pk).update(updated_at=timezone.now())
 
     thread_ttl.sweep(always=True)
 
-    assert numbers(thread) == [2, 3]
+    assert list_checkpoints(thread) == [2, 3]
     thread.refresh_from_db()
     assert thread.ttl_until == thread.pruned_at + timedelta(minutes=30)
 
@@ -155,34 +157,36 @@ def test_busy_thread_under_keep_latest_does_not_grow(agent):
 
     for run in range(5):
         for step in range(10):
-            save(thread, run * 10 + step)
-        age(thread, HOUR)
+            save_checkpoint(thread, run * 10 + step)
+        make_older(thread, HOUR)
         Thread.unscoped.filter(pk=thread.pk).update(pruned_at=timezone.now() - HOUR)
         thread_ttl.sweep(always=True)
-        sizes.append((len(numbers(thread)), len(blobs(thread))))
+        sizes.append((len(list_checkpoints(thread)), len(list_blobs(thread))))
 
     assert sizes == [(1, 2)] * 5
 
 
 def test_keep_latest_keeps_open_checkpoints_of_subgraphs(agent):
     thread = ThreadFactory(deployment=agent)
-    save(thread, 1)
-    save(thread, 2, namespace="ask:old-task", root=1)
-    save(thread, 3)
-    save(thread, 4, namespace="ask:task", root=3)
-    save(thread, 5, namespace="ask:task", root=3)
-    save(thread, 6, namespace="memory", root=1)
+    save_checkpoint(thread, 1)
+    save_checkpoint(thread, 2, namespace="ask:old-task", root=1)
+    save_checkpoint(thread, 3)
+    save_checkpoint(thread, 4, namespace="ask:task", root=3)
+    save_checkpoint(thread, 5, namespace="ask:task", root=3)
+    save_checkpoint(thread, 6, namespace="memory", root=1)
 
     assert checkpoints.keep_latest(thread.pk)
 
-    kept = {name: numbers(thread, name) for name in ("", "ask:old-task", "ask:task", "memory")}
-    assert kept == {"": [3], "ask:old-task": [], "ask:task": [5], "memory": [6]}
+    checkpoints_by_namespace = {
+        name: list_checkpoints(thread, name) for name in ("", "ask:old-task", "ask:task", "memory")
+    }
+    assert checkpoints_by_namespace == {"": [3], "ask:old-task": [], "ask:task": [5], "memory": [6]}
 
 
 def test_histories_are_pruned_in_batches(agent, monkeypatch):
     thread = ThreadFactory(deployment=agent)
     for number in range(7):
-        save(thread, number)
+        save_checkpoint(thread, number)
     monkeypatch.setattr(delete_threads, "BATCH_SIZE", 2)
 
     delete_threads.delete_rows([thread.pk])
@@ -218,16 +222,16 @@ def configure(agent, **ttl):
 def test_sweep_limit_comes_from_the_deployment(agent):
     configure(agent, sweep_limit=2)
     for _ in range(3):
-        age(ThreadFactory(deployment=agent, ttl_minutes=1), HOUR)
+        make_older(ThreadFactory(deployment=agent, ttl_minutes=1), HOUR)
 
     assert [thread_ttl.sweep(always=True) for _ in range(3)] == [2, 1, 0]
 
 
 def test_sweep_interval_comes_from_the_deployment():
-    pace = thread_ttl.SweepPolicy.of({"sweep_interval_minutes": 10})
+    policy = thread_ttl.SweepPolicy.from_config({"sweep_interval_minutes": 10})
 
-    assert [minute for minute in range(31) if pace.is_due(minute)] == [0, 10, 20, 30]
-    assert thread_ttl.SweepPolicy.of({}) == (5, 1_000)
+    assert [minute for minute in range(31) if policy.is_due(minute)] == [0, 10, 20, 30]
+    assert thread_ttl.SweepPolicy.from_config({}) == (5, 1_000)
 
 
 def test_new_thread_gets_the_deployments_time_to_live(agent):

@@ -1,4 +1,4 @@
-"""When the stream of a thread answers: once it listens, so that nothing after that is missed."""
+"""The stream of a thread starts after its subscription, so that no event is missed."""
 
 from __future__ import annotations
 
@@ -19,28 +19,32 @@ def path(agent):
 
 
 async def test_response_starts_once_the_open_runs_are_followed(call, path, monkeypatch):
-    look, asked, may_look = stream_history.list_followed, threading.Event(), threading.Event()
+    list_followed, lookup_started, may_continue = (
+        stream_history.list_followed,
+        threading.Event(),
+        threading.Event(),
+    )
 
-    def look_late(*words):
-        asked.set()
-        assert may_look.wait(PATIENCE_SECONDS)
-        return look(*words)
+    def list_followed_late(*arguments):
+        lookup_started.set()
+        assert may_continue.wait(PATIENCE_SECONDS)
+        return list_followed(*arguments)
 
-    monkeypatch.setattr(stream_history, "list_followed", look_late)
+    monkeypatch.setattr(stream_history, "list_followed", list_followed_late)
     async with call.open("GET", path) as request:
-        assert await in_thread(asked.wait, PATIENCE_SECONDS)
+        assert await in_thread(lookup_started.wait, PATIENCE_SECONDS)
         await asyncio.sleep(0)
-        before = request.answer.status
-        may_look.set()
-        await request.started()
+        status_before = request.answer.status
+        may_continue.set()
+        await request.wait_for_start()
 
-    assert (before, request.answer.status) == (0, 200)
+    assert (status_before, request.answer.status) == (0, 200)
 
 
 async def test_thread_deleted_meanwhile_is_not_found(call, path, monkeypatch):
     monkeypatch.setattr(stream_history, "list_followed", lambda *_: None)
 
     async with call.open("GET", path) as request:
-        answer = await request.ended()
+        answer = await request.wait_for_end()
 
     assert answer.status == 404

@@ -1,4 +1,4 @@
-"""Views, as the web process serves them: without Django's handler around."""
+"""Views served by the web process directly, without Django's request handler."""
 
 from __future__ import annotations
 
@@ -15,14 +15,20 @@ async def test_view_responds_as_behind_django(call, agent, key, client):
     thread = await in_thread(ThreadFactory, deployment=agent, metadata={"n": 1})
     path = f"/threads/{thread.thread_id}"
 
-    ours = await call("GET", path)
-    django = await in_thread(client.get, f"/agents/{agent.slug}{path}", headers={"X-Api-Key": key})
+    direct = await call("GET", path)
+    through_django = await in_thread(
+        client.get, f"/agents/{agent.slug}{path}", headers={"X-Api-Key": key}
+    )
 
-    assert (ours.status, ours.body) == (django.status_code, django.content)
-    assert ours.headers["content-type"] == django.headers["Content-Type"] == "application/json"
-    assert ours.headers["content-length"] == str(len(ours.body))
-    assert ours.headers["access-control-allow-origin"] == "*"
-    assert ours.headers["x-request-id"]
+    assert (direct.status, direct.body) == (through_django.status_code, through_django.content)
+    assert (
+        direct.headers["content-type"]
+        == through_django.headers["Content-Type"]
+        == "application/json"
+    )
+    assert direct.headers["content-length"] == str(len(direct.body))
+    assert direct.headers["access-control-allow-origin"] == "*"
+    assert direct.headers["x-request-id"]
 
 
 async def test_empty_response_has_no_body(call, agent):
@@ -61,11 +67,11 @@ async def test_pages_have_a_next_offset(call, agent):
 
 
 async def test_failures_have_one_format(call, agent):
-    nobody = Caller(agent.slug)
+    anonymous = Caller(agent.slug)
     path = f"/threads/{uuid4()}"
 
     answers = [
-        await nobody("GET", path),
+        await anonymous("GET", path),
         await call("GET", path),
         await call("GET", "/threads/mine"),
         await call("POST", "/threads/search", {"limit": 0}),

@@ -1,4 +1,4 @@
-"""Sending over TLS, to the very address that was checked."""
+"""Sending webhooks over TLS to the address that was checked."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from apps.agent_server.webhooks import sending
-from apps.agent_server.webhooks.rules import WebhookPolicy
-from apps.agent_server.webhooks.sending import DeliveryResult, WebhookRequest
+from apps.webhooks import delivery_request
+from apps.webhooks.delivery_request import DeliveryResult, WebhookRequest
+from apps.webhooks.policy import WebhookPolicy
 from tests.receiver import Receiver
 
 HOST = "hooks.example"
@@ -26,11 +26,11 @@ OPEN = WebhookPolicy(allows_private=True)
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory) -> Path:
-    """Good for `hooks.example` alone."""
+    """A certificate that is valid only for `hooks.example`."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, HOST)])
     now = datetime.now(UTC)
-    made = (
+    issued = (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(name)
@@ -44,7 +44,7 @@ def certificate(tmp_path_factory) -> Path:
     )
     path = tmp_path_factory.mktemp("tls") / "both.pem"
     path.write_bytes(
-        made.public_bytes(serialization.Encoding.PEM)
+        issued.public_bytes(serialization.Encoding.PEM)
         + key.private_bytes(
             serialization.Encoding.PEM,
             serialization.PrivateFormat.PKCS8,
@@ -55,21 +55,21 @@ def certificate(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def names(monkeypatch):
-    """How often a name was looked up; every name leads to this machine."""
-    asked: list[str] = []
+def resolved_names(monkeypatch):
+    """The names that were resolved; every name resolves to this machine."""
+    hosts: list[str] = []
     real = socket.getaddrinfo
 
-    def look_up(host, *args, **more):
+    def resolve_to_loopback(host, *args, **options):
         try:
             ipaddress.ip_address(host)
         except ValueError:
-            asked.append(host)
+            hosts.append(host)
             host = "127.0.0.1"
-        return real(host, *args, **more)
+        return real(host, *args, **options)
 
-    monkeypatch.setattr(socket, "getaddrinfo", look_up)
-    return asked
+    monkeypatch.setattr(socket, "getaddrinfo", resolve_to_loopback)
+    return hosts
 
 
 @pytest.fixture
@@ -80,66 +80,80 @@ def receiver(certificate):
         yield receiver
 
 
-def letter(url, rules=OPEN) -> WebhookRequest:
-    return WebhookRequest(rules.target(url), rules, {"content-type": "application/json"}, b"{}")
+def make_request(url, rules=OPEN) -> WebhookRequest:
+    return WebhookRequest(
+        rules.parse_target(url), rules, {"content-type": "application/json"}, b"{}"
+    )
 
 
-async def test_tls_checks_the_host_name_of_the_url(receiver, names, certificate, monkeypatch):
-    monkeypatch.setattr(sending, "_tls", lambda: ssl.create_default_context(cafile=certificate))
+async def test_tls_checks_the_host_name_of_the_url(
+    receiver, resolved_names, certificate, monkeypatch
+):
+    monkeypatch.setattr(
+        delivery_request, "_tls", lambda: ssl.create_default_context(cafile=certificate)
+    )
 
-    outcome = await sending.send(letter(f"https://{HOST}:{receiver.port}/a?b=c"))
+    result = await delivery_request.send(make_request(f"https://{HOST}:{receiver.port}/a?b=c"))
 
-    assert outcome == DeliveryResult(200)
-    got = receiver.next()
-    assert (got.path, got.headers["host"]) == ("/a?b=c", f"{HOST}:{receiver.port}")
-    # Once: nobody may answer differently between the check and the connection.
-    assert names == [HOST]
+    assert result == DeliveryResult(200)
+    received = receiver.next()
+    assert (received.path, received.headers["host"]) == ("/a?b=c", f"{HOST}:{receiver.port}")
+    # Resolved once: a second lookup could give another address after the check.
+    assert resolved_names == [HOST]
 
 
-async def test_certificate_of_an_unknown_authority_is_rejected(receiver, names):
+async def test_certificate_of_an_unknown_authority_is_rejected(receiver, resolved_names):
 
-    outcome = await sending.send(letter(f"https://{HOST}:{receiver.port}/"))
+    result = await delivery_request.send(make_request(f"https://{HOST}:{receiver.port}/"))
 
-    assert outcome.error.startswith("The certificate is not good:")
-    assert not outcome.is_final
+    assert result.error.startswith("The certificate is invalid:")
+    assert not result.is_final
     assert receiver.count_unread == 0
 
 
-async def test_certificate_of_another_host_is_rejected(receiver, names, certificate, monkeypatch):
-    monkeypatch.setattr(sending, "_tls", lambda: ssl.create_default_context(cafile=certificate))
+async def test_certificate_of_another_host_is_rejected(
+    receiver, resolved_names, certificate, monkeypatch
+):
+    monkeypatch.setattr(
+        delivery_request, "_tls", lambda: ssl.create_default_context(cafile=certificate)
+    )
 
-    outcome = await sending.send(letter(f"https://other.example:{receiver.port}/"))
+    result = await delivery_request.send(make_request(f"https://other.example:{receiver.port}/"))
 
-    assert "Hostname mismatch" in outcome.error
+    assert "Hostname mismatch" in result.error
     assert receiver.count_unread == 0
 
 
-async def test_name_that_resolves_to_a_private_address_is_rejected(receiver, names):
+async def test_name_that_resolves_to_a_private_address_is_rejected(receiver, resolved_names):
 
-    outcome = await sending.send(letter(f"http://{HOST}:{receiver.port}/", WebhookPolicy()))
+    result = await delivery_request.send(
+        make_request(f"http://{HOST}:{receiver.port}/", WebhookPolicy())
+    )
 
-    assert outcome.is_final
-    assert outcome.error == (
+    assert result.is_final
+    assert result.error == (
         "Webhook host blocked: hooks.example is on this machine or on a private network."
     )
     assert receiver.count_unread == 0
 
 
 async def test_unresponsive_receiver_times_out():
-    over = threading.Event()
+    finished = threading.Event()
     with Receiver() as silent:
-        silent.hold = lambda: over.wait(30) or None
-        outcome = await sending.send(letter(silent.url), seconds=0.2)
-        over.set()
+        silent.hold = lambda: finished.wait(120) or None
+        result = await delivery_request.send(make_request(silent.url), seconds=0.2)
+        finished.set()
 
-    assert outcome == DeliveryResult(error="There was no answer within 0.2 s.")
+    assert result == DeliveryResult(error="There was no response within 0.2 s.")
 
 
 async def test_invalid_headers_are_a_final_failure():
     with Receiver() as receiver:
-        target = OPEN.target(receiver.url)
-        outcome = await sending.send(WebhookRequest(target, OPEN, {"x-a": "b\r\nx-c: d"}, b"{}"))
+        target = OPEN.parse_target(receiver.url)
+        result = await delivery_request.send(
+            WebhookRequest(target, OPEN, {"x-a": "b\r\nx-c: d"}, b"{}")
+        )
 
-    assert outcome.is_final
-    assert outcome.error.startswith("The request cannot be made:")
+    assert result.is_final
+    assert result.error.startswith("The request is invalid:")
     assert receiver.count_unread == 0

@@ -1,54 +1,54 @@
-"""Which addresses webhooks may go to."""
+"""Rules for the URLs of webhooks."""
 
 from __future__ import annotations
 
 import socket
 from ipaddress import ip_address
+from threading import Event
 from uuid import uuid4
 
 import pytest
 
 from apps.agent_server.services import webhooks
 from apps.agent_server.services.webhooks import WebhookBlocked
-from apps.core import ssrf
-from apps.deployments.routes import Route
-from apps.deployments.serving_config import ServingConfig
+from apps.deployments.routes import Route, ServingConfig
+from apps.webhooks import policy
 
 
 @pytest.fixture(autouse=True)
-def operator(settings):
+def operator_settings(settings):
     settings.ALLOW_PRIVATE_ADDRESSES = False
     settings.ALLOW_LOCAL_WEBHOOKS = True
     return settings
 
 
 @pytest.fixture
-def names(monkeypatch):
-    """What the name server says."""
-    known = {"hooks.example": ["93.184.216.34"], "xn--bcher-kva.example": ["93.184.216.34"]}
+def dns_records(monkeypatch):
+    """The addresses that the fake name server returns."""
+    records = {"hooks.example": ["93.184.216.34"], "xn--bcher-kva.example": ["93.184.216.34"]}
 
-    def look_up(host, *_, **__):
+    def resolve(host, *_, **__):
         try:
-            found = [str(ip_address(host))]
+            addresses = [str(ip_address(host))]
         except ValueError:
-            if host not in known:
+            if host not in records:
                 raise socket.gaierror(-2, "unknown") from None
-            found = known[host]
-        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (text, 0)) for text in found]
+            addresses = records[host]
+        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (text, 0)) for text in addresses]
 
-    monkeypatch.setattr(socket, "getaddrinfo", look_up)
-    return known
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    return records
 
 
-def agent(**url) -> Route:
+def make_route(**url) -> Route:
     """A route whose langgraph.json has these rules."""
     serving = ServingConfig.from_revision({"webhooks": {"url": url}} if url else {}, {})
     return Route(uuid4(), uuid4(), uuid4(), "a", "a", uuid4(), {}, False, (), serving=serving)
 
 
-def refused(url, **rules) -> str:
+def rejection_reason(url, **rules) -> str:
     with pytest.raises(WebhookBlocked) as caught:
-        webhooks.validate(url, agent(**rules))
+        webhooks.validate(url, make_route(**rules))
     assert caught.value.status == 422
     return caught.value.detail.removeprefix("Webhook host blocked: ")
 
@@ -65,8 +65,8 @@ def refused(url, **rules) -> str:
         "HTTPS://HOOKS.EXAMPLE./",
     ],
 )
-def test_public_addresses_are_accepted_unchanged(names, url):
-    assert webhooks.validate(url, agent()) == url
+def test_public_addresses_are_accepted_unchanged(dns_records, url):
+    assert webhooks.validate(url, make_route()) == url
 
 
 @pytest.mark.parametrize(
@@ -95,117 +95,127 @@ def test_public_addresses_are_accepted_unchanged(names, url):
         "http://half.example/",
     ],
 )
-def test_private_addresses_are_rejected_in_every_notation(names, url):
-    names |= {
+def test_private_addresses_are_rejected_in_every_notation(dns_records, url):
+    dns_records |= {
         "localhost": ["127.0.0.1"],
         "inside.example": ["192.168.0.7"],
         "half.example": ["93.184.216.34", "10.0.0.1"],
     }
 
-    assert refused(url).endswith("is on this machine or on a private network.")
+    assert rejection_reason(url).endswith("is on this machine or on a private network.")
 
 
 @pytest.mark.parametrize("url", ["http://2130706433/", "http://0x7f.1/", "http://127.1/"])
 def test_unusual_notations_of_loopback_are_rejected(url):
-    assert "private network" in refused(url) or "is not known" in refused(url)
+    assert "private network" in rejection_reason(url) or "cannot be resolved" in rejection_reason(
+        url
+    )
 
 
 @pytest.mark.parametrize(
     ("url", "reason"),
     [
-        ("https://nowhere.example/", "the host nowhere.example is not known."),
+        ("https://nowhere.example/", "the host nowhere.example cannot be resolved."),
         ("ftp://hooks.example/", "the address must begin with https:// or http://."),
         ("file:///etc/passwd", "the address must begin with https:// or http://."),
         ("hooks.example/x", "the address must begin with https:// or http://."),
         ("//hooks.example/x", "the address must begin with https:// or http://."),
         ("", "the address must begin with https:// or http://."),
-        ("https:///x", "the address names no host."),
-        ("https://hooks.example:99999/", "this is not an address."),
-        ("https://hooks.example:0/", "there is no port 0."),
-        ("https://[::1/", "this is not an address."),
-        ("https://a@hooks.example/", "an address with a user name or password would be shown"),
-        ("https://hooks.example/\r\nX: y", "the address has characters that no address has."),
-        ("https://hooks.example/ x", "the address has characters that no address has."),
-        ("https://hooks.example\\@10.0.0.1/", "the address has characters"),
+        ("https:///x", "the address has no valid host."),
+        ("https://hooks.example:99999/", "the address is not a valid URL."),
+        ("https://hooks.example:0/", "port 0 is not allowed."),
+        ("https://[::1/", "the address is not a valid URL."),
+        ("https://a@hooks.example/", "the address must not contain a user name or password"),
+        ("https://hooks.example/\r\nX: y", "the address contains invalid characters."),
+        ("https://hooks.example/ x", "the address contains invalid characters."),
+        ("https://hooks.example\\@10.0.0.1/", "the address contains invalid characters"),
         ("https://hooks.example/" + "x" * 4096, "the address is longer than 4096 characters."),
-        ("/hook", "an address without a host is a route of this agent, which is refused"),
+        (
+            "/hook",
+            "an address without a host is a route of this agent; its langgraph.json must allow",
+        ),
     ],
 )
-def test_invalid_url_is_rejected_with_the_reason(names, url, reason):
-    assert refused(url).startswith(reason)
+def test_invalid_url_is_rejected_with_the_reason(dns_records, url, reason):
+    assert rejection_reason(url).startswith(reason)
 
 
-def test_agent_can_require_https(names):
-    assert refused("http://hooks.example/", require_https=True) == "this agent's rules want https."
-    assert webhooks.validate("https://hooks.example/", agent(require_https=True))
+def test_agent_can_require_https(dns_records):
+    assert (
+        rejection_reason("http://hooks.example/", require_https=True)
+        == "this agent requires https."
+    )
+    assert webhooks.validate("https://hooks.example/", make_route(require_https=True))
 
 
-def test_agent_can_restrict_domains(names):
-    names["a.b.example"] = names["b.example"] = ["93.184.216.34"]
+def test_agent_can_restrict_domains(dns_records):
+    dns_records["a.b.example"] = dns_records["b.example"] = ["93.184.216.34"]
     rules = {"allowed_domains": ["hooks.example", "*.b.example"]}
 
     for url in ("https://hooks.example/", "https://HOOKS.example./", "https://a.b.example/"):
-        assert webhooks.validate(url, agent(**rules)) == url
+        assert webhooks.validate(url, make_route(**rules)) == url
     for host in ("b.example", "xhooks.example", "evilb.example"):
-        assert refused(f"https://{host}/", **rules) == (
-            f"{host} is not among the domains that this agent allows."
+        assert rejection_reason(f"https://{host}/", **rules) == (
+            f"{host} is not one of the domains that this agent allows."
         )
 
 
-def test_agent_can_restrict_ports(names):
+def test_agent_can_restrict_ports(dns_records):
     rules = {"allowed_ports": [443, 8443]}
 
-    assert webhooks.validate("https://hooks.example/", agent(**rules))
-    assert webhooks.validate("https://hooks.example:8443/", agent(**rules))
-    assert refused("http://hooks.example/", **rules) == (
-        "port 80 is not among those that this agent allows."
+    assert webhooks.validate("https://hooks.example/", make_route(**rules))
+    assert webhooks.validate("https://hooks.example:8443/", make_route(**rules))
+    assert rejection_reason("http://hooks.example/", **rules) == (
+        "port 80 is not one of the ports that this agent allows."
     )
 
 
-def test_agent_can_lower_but_not_raise_the_url_length(names):
-    assert "longer than 10 characters" in refused("https://hooks.example/", max_url_length=10)
-    assert "longer than 4096" in refused("https://hooks.example/" + "x" * 5000, max_url_length=9999)
+def test_agent_can_lower_but_not_raise_the_url_length(dns_records):
+    assert "longer than 10 characters" in rejection_reason(
+        "https://hooks.example/", max_url_length=10
+    )
+    assert "longer than 4096" in rejection_reason(
+        "https://hooks.example/" + "x" * 5000, max_url_length=9999
+    )
 
 
-def test_agent_can_allow_loopback_if_the_operator_allows_it(operator):
+def test_agent_can_allow_loopback_if_the_operator_allows_it(operator_settings):
     rules = {"disable_loopback": False}
-    assert webhooks.validate("http://127.0.0.1:9/x", agent(**rules)) == "http://127.0.0.1:9/x"
-    assert webhooks.validate("/done?x=1", agent(**rules)) == "/done?x=1"
+    assert webhooks.validate("http://127.0.0.1:9/x", make_route(**rules)) == "http://127.0.0.1:9/x"
+    assert webhooks.validate("/done?x=1", make_route(**rules)) == "/done?x=1"
 
-    operator.ALLOW_LOCAL_WEBHOOKS = False
-    assert "private network" in refused("http://127.0.0.1:9/x", **rules)
-    assert webhooks.validate("/done?x=1", agent(**rules)) == "/done?x=1"
+    operator_settings.ALLOW_LOCAL_WEBHOOKS = False
+    assert "private network" in rejection_reason("http://127.0.0.1:9/x", **rules)
+    assert webhooks.validate("/done?x=1", make_route(**rules)) == "/done?x=1"
 
 
-def test_operator_can_allow_private_addresses_for_all_agents(operator):
-    operator.ALLOW_PRIVATE_ADDRESSES = True
+def test_operator_can_allow_private_addresses_for_all_agents(operator_settings):
+    operator_settings.ALLOW_PRIVATE_ADDRESSES = True
 
-    assert webhooks.validate("http://127.0.0.1:9/x", agent())
+    assert webhooks.validate("http://127.0.0.1:9/x", make_route())
 
 
 @pytest.mark.parametrize("path", ["/../x", "/a/%2e%2e/b", "/a%2f..%2fb", "/.."])
 def test_relative_urls_stay_within_the_agent(path):
-    assert refused(path, disable_loopback=False) == (
-        "the address leads out of this agent's routes."
+    assert rejection_reason(path, disable_loopback=False) == (
+        "the address leads outside of this agent's routes."
     )
 
 
 def test_hanging_name_server_times_out(monkeypatch):
-    monkeypatch.setattr(ssrf, "RESOLVE_TIMEOUT_SECONDS", 0.05)
-    answers = threading_event_wait(monkeypatch)
+    monkeypatch.setattr(policy, "RESOLVE_TIMEOUT_SECONDS", 0.05)
+    may_answer = block_name_server(monkeypatch)
 
-    assert refused("https://slow.example/") == "the host slow.example is not known."
-    answers.set()
+    assert rejection_reason("https://slow.example/") == "the host slow.example cannot be resolved."
+    may_answer.set()
 
 
-def threading_event_wait(monkeypatch):
-    from threading import Event
-
+def block_name_server(monkeypatch):
     answers = Event()
 
-    def look_up(*_, **__):
-        answers.wait(10)
+    def resolve_late(*_, **__):
+        answers.wait(60)
         raise socket.gaierror
 
-    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    monkeypatch.setattr(socket, "getaddrinfo", resolve_late)
     return answers

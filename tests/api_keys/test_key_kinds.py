@@ -13,7 +13,7 @@ from apps.api_keys.models import ApiKey
 from apps.core import errors
 from apps.organizations.models import Membership, Organization, WorkspaceMembership
 from apps.organizations.permissions import Permission
-from tests.factories.api_keys import key_for, row_of
+from tests.factories.api_keys import api_key_row, key_for
 from tests.factories.organizations import (
     MembershipFactory,
     WorkspaceFactory,
@@ -23,17 +23,12 @@ from tests.factories.organizations import (
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture(autouse=True)
-def nothing_cached():
-    services.clear_cache()
-
-
 @pytest.fixture
 def editor():
     return WorkspaceMembershipFactory(role="editor")
 
 
-def personal(membership, **fields):
+def issue_personal_secret(membership, **fields):
     _, secret = services.issue_personal_key(
         organization_id=membership.workspace.organization_id,
         person=membership.user,
@@ -43,12 +38,12 @@ def personal(membership, **fields):
     return secret
 
 
-def request_status(secret, path="/sessions", method="get", body=None, **headers):
+def send_request(secret, path="/sessions", method="get", body=None, **headers):
     extra = {} if body is None else {"data": body, "content_type": "application/json"}
     return getattr(Client(), method)(path, headers={"X-Api-Key": secret, **headers}, **extra)
 
 
-class TestReach:
+class TestWorkspaceAccess:
     def test_key_for_chosen_workspaces_has_access_to_those_only(self):
         first, second, third = WorkspaceFactory.create_batch(
             3, organization=WorkspaceFactory().organization
@@ -60,10 +55,10 @@ class TestReach:
             scopes=["read"],
         )
 
-        for place in (first, second):
+        for selected in (first, second):
             assert (
-                services.caller_for_key(secret=secret, workspace_id=place.pk).workspace_id
-                == place.pk
+                services.caller_for_key(secret=secret, workspace_id=selected.pk).workspace_id
+                == selected.pk
             )
         with pytest.raises(errors.Forbidden):
             services.caller_for_key(secret=secret, workspace_id=third.pk)
@@ -77,12 +72,12 @@ class TestReach:
         )
 
         for path in ("/sessions", "/v2/deployments"):
-            response = request_status(secret, path)
+            response = send_request(secret, path)
             assert response.status_code == 403
             assert response.json()["error"] == "org_scoped_key_requires_workspace"
-            response = request_status(secret, path, **{"X-Tenant-Id": str(workspace.pk)})
+            response = send_request(secret, path, **{"X-Tenant-Id": str(workspace.pk)})
             assert response.status_code == 200
-        assert request_status(secret, "/auth").json() == {
+        assert send_request(secret, "/auth").json() == {
             "org_config": {"org_id": str(workspace.organization_id)}
         }
 
@@ -102,40 +97,43 @@ class TestReach:
         )
         other = {"X-Organization-Id": str(WorkspaceFactory().organization_id)}
 
-        assert request_status(secret, "/orgs/current", **other).status_code == 403
-        assert request_status(secret, "/orgs/current").json()["id"] == str(
-            workspace.organization_id
-        )
+        assert send_request(secret, "/orgs/current", **other).status_code == 403
+        assert send_request(secret, "/orgs/current").json()["id"] == str(workspace.organization_id)
 
 
 class TestPersonal:
     def test_personal_key_has_the_permissions_common_to_its_scopes_and_its_user(self, editor):
-        whole, reading = personal(editor), personal(editor, scopes=["read"])
+        full_key, reading_key = (
+            issue_personal_secret(editor),
+            issue_personal_secret(editor, scopes=["read"]),
+        )
 
-        may = services.caller_for_key(secret=whole).permissions
-        assert Permission.PROJECTS_WRITE in may
-        assert Permission.MEMBERS_MANAGE not in may
-        assert Permission.PROJECTS_WRITE not in services.caller_for_key(secret=reading).permissions
+        permissions = services.caller_for_key(secret=full_key).permissions
+        assert Permission.PROJECTS_WRITE in permissions
+        assert Permission.MEMBERS_MANAGE not in permissions
+        assert (
+            Permission.PROJECTS_WRITE not in services.caller_for_key(secret=reading_key).permissions
+        )
 
     def test_changed_role_applies_to_a_personal_key_at_the_next_lookup(self, editor):
-        secret = personal(editor)
+        secret = issue_personal_secret(editor)
         WorkspaceMembership.objects.filter(pk=editor.pk).update(role="viewer")
 
         assert Permission.PROJECTS_WRITE not in services.caller_for_key(secret=secret).permissions
 
     def test_personal_key_has_access_to_its_users_workspaces(self, editor):
-        secret = personal(editor)
+        secret = issue_personal_secret(editor)
         sibling = WorkspaceFactory(organization=editor.workspace.organization)
-        elsewhere = WorkspaceMembershipFactory(user=editor.user).workspace
+        foreign = WorkspaceMembershipFactory(user=editor.user).workspace
 
-        for place in (sibling, elsewhere):
+        for inaccessible in (sibling, foreign):
             with pytest.raises(errors.Forbidden):
-                services.caller_for_key(secret=secret, workspace_id=place.pk)
+                services.caller_for_key(secret=secret, workspace_id=inaccessible.pk)
         WorkspaceMembershipFactory(workspace=sibling, user=editor.user, role="viewer")
         assert services.caller_for_key(secret=secret, workspace_id=sibling.pk)
 
     def test_personal_key_is_rejected_after_its_user_left_the_organization(self, editor):
-        secret = personal(editor)
+        secret = issue_personal_secret(editor)
         Membership.objects.filter(user=editor.user).delete()
 
         with pytest.raises(errors.Forbidden):
@@ -144,7 +142,7 @@ class TestPersonal:
             services.organization_caller_for_key(secret=secret)
 
     def test_personal_key_is_rejected_while_its_user_is_inactive(self, editor):
-        secret = personal(editor)
+        secret = issue_personal_secret(editor)
         editor.user.is_active = False
         editor.user.save()
 
@@ -152,9 +150,9 @@ class TestPersonal:
             services.caller_for_key(secret=secret)
 
     def test_read_only_key_cannot_write(self, editor):
-        secret = personal(editor, scopes=["read"])
+        secret = issue_personal_secret(editor, scopes=["read"])
 
-        assert request_status(secret).status_code == 200
+        assert send_request(secret).status_code == 200
         for path, body in (
             ("/sessions", {"name": "x"}),
             ("/runs", {"name": "x"}),
@@ -163,7 +161,7 @@ class TestPersonal:
             ("/workspaces/current/tag-keys", {"key": "x"}),
             ("/orgs", {"display_name": "x"}),
         ):
-            assert request_status(secret, path, "post", body).status_code == 403, path
+            assert send_request(secret, path, "post", body).status_code == 403, path
 
 
 class TestRotation:
@@ -171,7 +169,7 @@ class TestRotation:
         old = key_for(WorkspaceFactory())
         now = timezone.now()
         with time_machine.travel(now, tick=False):
-            _, new = services.rotate_key(key=row_of(old), overlap=timedelta(hours=1))
+            _, new = services.rotate_key(key=api_key_row(old), overlap=timedelta(hours=1))
             assert services.caller_for_key(secret=old) == services.caller_for_key(secret=new)
         services.clear_cache()
         with time_machine.travel(now + timedelta(hours=1, seconds=1), tick=False):
@@ -182,14 +180,14 @@ class TestRotation:
     def test_rotation_without_an_overlap_ends_the_old_secret(self):
         old = key_for(WorkspaceFactory())
 
-        services.rotate_key(key=row_of(old))
+        services.rotate_key(key=api_key_row(old))
 
         with pytest.raises(errors.Unauthenticated):
             services.caller_for_key(secret=old)
 
     def test_last_use_of_the_old_secret_is_stored(self):
         old = key_for(WorkspaceFactory())
-        key, new = services.rotate_key(key=row_of(old), overlap=timedelta(hours=1))
+        key, new = services.rotate_key(key=api_key_row(old), overlap=timedelta(hours=1))
         assert (key.last_used_at, key.previous_used_at) == (None, None)
 
         services.caller_for_key(secret=old)
@@ -201,7 +199,7 @@ class TestRotation:
 
     def test_revocation_ends_both_secrets(self):
         old = key_for(WorkspaceFactory())
-        key, new = services.rotate_key(key=row_of(old), overlap=timedelta(hours=1))
+        key, new = services.rotate_key(key=api_key_row(old), overlap=timedelta(hours=1))
 
         services.revoke_key(key=key)
 
@@ -212,55 +210,61 @@ class TestRotation:
             services.rotate_key(key=key)
 
 
-class TestByApi:
+class TestApi:
     def test_a_key_is_shown_once_and_revoked(self):
         workspace = WorkspaceFactory()
         admin = key_for(workspace)
 
-        created = request_status(
+        created = send_request(
             admin, "/api-key", "post", {"description": "CI", "read_only": True}
         ).json()
 
         assert created["short_key"] == f"{created['key'][:11]}…"
         assert (created["read_only"], created["workspaces"]) == (True, [str(workspace.pk)])
-        assert request_status(created["key"]).status_code == 200
-        listed = request_status(admin, "/api-key").json()
+        assert send_request(created["key"]).status_code == 200
+        listed = send_request(admin, "/api-key").json()
         assert [("key" in key, key["description"]) for key in listed] == [
             (False, "CI"),
             (False, "test"),
         ]
-        assert request_status(admin, f"/api-key/{created['id']}", "delete").status_code == 200
+        assert send_request(admin, f"/api-key/{created['id']}", "delete").status_code == 200
         services.clear_cache()
-        assert request_status(created["key"]).status_code == 401
-        assert request_status(admin, f"/api-key/{created['id']}", "delete").status_code == 404
+        assert send_request(created["key"]).status_code == 401
+        assert send_request(admin, f"/api-key/{created['id']}", "delete").status_code == 404
 
     def test_key_cannot_exceed_the_permissions_or_workspaces_of_its_creator(self, editor):
-        own = personal(editor)
+        personal_key = issue_personal_secret(editor)
         workspace = editor.workspace
         sibling = WorkspaceFactory(organization=workspace.organization)
         admin = key_for(workspace)
 
-        assert request_status(own, "/api-key", "post", {"description": "x"}).status_code == 403
+        assert (
+            send_request(personal_key, "/api-key", "post", {"description": "x"}).status_code == 403
+        )
         reaching = {"description": "x", "workspaces": [str(workspace.pk), str(sibling.pk)]}
-        assert request_status(admin, "/api-key", "post", reaching).status_code == 403
-        assert request_status(admin, "/orgs/current/service-keys", "post", {}).status_code == 403
+        assert send_request(admin, "/api-key", "post", reaching).status_code == 403
+        assert send_request(admin, "/orgs/current/service-keys", "post", {}).status_code == 403
         foreign = {"description": "x", "workspaces": [str(WorkspaceFactory().pk)]}
-        assert request_status(admin, "/api-key", "post", foreign).status_code == 404
+        assert send_request(admin, "/api-key", "post", foreign).status_code == 404
         assert ApiKey.objects.count() == 2
 
     def test_workspace_admin_cannot_revoke_an_organization_key(self):
         workspace = WorkspaceFactory()
-        wide, _ = services.issue_key(
+        organization_key, _ = services.issue_key(
             organization=workspace.organization, name="wide", scopes=["admin"]
         )
         admin = key_for(workspace)
 
-        assert str(wide.pk) in [key["id"] for key in request_status(admin, "/api-key").json()]
+        assert str(organization_key.pk) in [
+            key["id"] for key in send_request(admin, "/api-key").json()
+        ]
         for method in ("patch", "delete"):
-            response = request_status(admin, f"/api-key/{wide.pk}", method, {"description": "x"})
+            response = send_request(
+                admin, f"/api-key/{organization_key.pk}", method, {"description": "x"}
+            )
             assert response.status_code == 403
-        wide.refresh_from_db()
-        assert (wide.name, wide.is_live) == ("wide", True)
+        organization_key.refresh_from_db()
+        assert (organization_key.name, organization_key.is_live) == ("wide", True)
 
     def test_organization_keys_are_created_rotated_and_revoked(self):
         workspace = WorkspaceFactory()
@@ -269,49 +273,55 @@ class TestByApi:
         )
         path = "/orgs/current/service-keys"
 
-        created = request_status(admin, path, "post", {"description": "CI"}).json()
+        created = send_request(admin, path, "post", {"description": "CI"}).json()
         assert created["workspaces"] is None
-        rotated = request_status(
+        rotated = send_request(
             admin, f"{path}/{created['id']}/rotate", "post", {"overlap_seconds": 60}
         ).json()
         assert rotated["key"] != created["key"]
         assert rotated["previous_key"]["short_key"] == created["short_key"]
-        here = {"X-Tenant-Id": str(workspace.pk)}
-        assert [request_status(key["key"], **here).status_code for key in (created, rotated)] == [
+        headers = {"X-Tenant-Id": str(workspace.pk)}
+        assert [send_request(key["key"], **headers).status_code for key in (created, rotated)] == [
             200,
             200,
         ]
-        assert request_status(admin, f"{path}/{created['id']}", "delete").status_code == 200
+        assert send_request(admin, f"{path}/{created['id']}", "delete").status_code == 200
 
     def test_user_manages_their_personal_keys_and_admins_see_all(self, editor):
-        own = personal(editor)
+        personal_key = issue_personal_secret(editor)
         owner = MembershipFactory(organization=editor.workspace.organization, role="owner").user
-        of_owner = services.issue_personal_key(
+        owner_key = services.issue_personal_key(
             organization_id=editor.workspace.organization_id,
             person=owner,
             name="owner's",
             workspace_id=editor.workspace_id,
         )[1]
 
-        created = request_status(own, "/api-key/current", "post", {"description": "second"}).json()
+        created = send_request(
+            personal_key, "/api-key/current", "post", {"description": "second"}
+        ).json()
         assert created["user_id"] == str(editor.user_id)
         assert created["default_workspace_id"] == str(editor.workspace_id)
-        assert len(request_status(own, "/api-key/current").json()) == 2
-        assert request_status(own, "/orgs/current/personal-access-tokens").status_code == 403
-        all_of_them = "/orgs/current/personal-access-tokens"
-        assert len(request_status(of_owner, all_of_them).json()) == 3
+        assert len(send_request(personal_key, "/api-key/current").json()) == 2
+        assert send_request(personal_key, "/orgs/current/personal-access-tokens").status_code == 403
+        organization_path = "/orgs/current/personal-access-tokens"
+        assert len(send_request(owner_key, organization_path).json()) == 3
         assert (
-            request_status(of_owner, f"{all_of_them}/{created['id']}", "delete").status_code == 200
+            send_request(owner_key, f"{organization_path}/{created['id']}", "delete").status_code
+            == 200
         )
-        assert request_status(own, f"/api-key/current/{created['id']}", "delete").status_code == 404
+        assert (
+            send_request(personal_key, f"/api-key/current/{created['id']}", "delete").status_code
+            == 404
+        )
 
     def test_key_lifetime_is_limited_by_the_organization(self, editor):
         organization = editor.workspace.organization
         Organization.objects.filter(pk=organization.pk).update(max_key_days=30)
 
         with pytest.raises(KeyLifetimeTooLong):
-            personal(editor, expires_at=timezone.now() + timedelta(days=31))
-        key = row_of_personal(personal(editor))
+            issue_personal_secret(editor, expires_at=timezone.now() + timedelta(days=31))
+        key = get_personal_key(issue_personal_secret(editor))
 
         assert timedelta(days=29) < key.expires_at - timezone.now() <= timedelta(days=30)
 
@@ -319,12 +329,12 @@ class TestByApi:
         admin = key_for(WorkspaceFactory())
         past = {"expires_at": "2020-01-01T00:00:00Z"}
 
-        assert request_status(admin, "/api-key", "post", past).status_code == 422
+        assert send_request(admin, "/api-key", "post", past).status_code == 422
         soon = {"expires_at": (timezone.now() + timedelta(minutes=1)).isoformat()}
-        created = request_status(admin, "/api-key", "post", soon).json()
+        created = send_request(admin, "/api-key", "post", soon).json()
         with time_machine.travel(timezone.now() + timedelta(minutes=2)):
-            assert request_status(created["key"]).status_code == 401
+            assert send_request(created["key"]).status_code == 401
 
 
-def row_of_personal(secret):
+def get_personal_key(secret):
     return ApiKey.objects.get(digest=services.digest(secret))

@@ -10,7 +10,7 @@ from apps.api_keys.errors import WorkspaceRequired
 from apps.api_keys.services import key_lookup
 from apps.core import errors
 from apps.organizations.permissions import Permission
-from tests.factories.api_keys import key_for, row_of
+from tests.factories.api_keys import api_key_row, key_for
 from tests.factories.organizations import (
     MembershipFactory,
     UserFactory,
@@ -21,15 +21,10 @@ from tests.factories.organizations import (
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture(autouse=True)
-def nothing_cached():
-    services.clear_cache()
-
-
 def test_only_a_hash_and_a_prefix_are_stored():
     secret = key_for(WorkspaceFactory())
 
-    row = row_of(secret)
+    row = api_key_row(secret)
 
     assert secret.startswith(row.prefix)
     assert len(row.prefix) == 11
@@ -45,8 +40,8 @@ def test_unknown_key_is_rejected(secret):
 
 def test_revoked_and_expired_keys_are_rejected():
     revoked, expired = key_for(WorkspaceFactory()), key_for(WorkspaceFactory())
-    services.revoke_key(key=row_of(revoked))
-    row = row_of(expired)
+    services.revoke_key(key=api_key_row(revoked))
+    row = api_key_row(expired)
     row.expires_at = timezone.now() - timedelta(seconds=1)
     row.save()
 
@@ -58,7 +53,7 @@ def test_revoked_and_expired_keys_are_rejected():
 def test_cached_key_is_rejected_within_a_second_of_its_revocation():
     secret = key_for(WorkspaceFactory())
     services.caller_for_key(secret=secret)
-    services.revoke_key(key=row_of(secret))
+    services.revoke_key(key=api_key_row(secret))
 
     assert key_lookup.CACHE_SECONDS < 1
     assert services.caller_for_key(secret=secret)
@@ -81,9 +76,10 @@ def test_organization_key_has_access_to_its_workspaces_only():
     sibling = WorkspaceFactory(organization=workspace.organization)
     _, secret = services.issue_key(organization=workspace.organization, name="all", scopes=["read"])
 
-    for place in (workspace, sibling):
+    for selected in (workspace, sibling):
         assert (
-            services.caller_for_key(secret=secret, workspace_id=place.pk).workspace_id == place.pk
+            services.caller_for_key(secret=secret, workspace_id=selected.pk).workspace_id
+            == selected.pk
         )
     with pytest.raises(WorkspaceRequired):
         services.caller_for_key(secret=secret)
@@ -102,7 +98,7 @@ def test_last_use_is_stored_at_most_once_a_minute(django_assert_num_queries):
     with time_machine.travel("2026-01-01T00:00:00Z", tick=False):
         with django_assert_num_queries(2):
             services.caller_for_key(secret=secret)
-        assert row_of(secret).last_used_at == timezone.now()
+        assert api_key_row(secret).last_used_at == timezone.now()
         services.clear_cache()
         with django_assert_num_queries(1):
             services.caller_for_key(secret=secret)
@@ -126,13 +122,15 @@ def test_member_has_access_to_their_workspace_only():
     assert authenticate({}, membership.user) is None
 
 
-@pytest.mark.parametrize(("role", "enters"), [("owner", True), ("admin", True), ("member", False)])
-def test_owners_and_admins_of_an_organization_enter_each_workspace(role, enters):
+@pytest.mark.parametrize(
+    ("role", "is_accepted"), [("owner", True), ("admin", True), ("member", False)]
+)
+def test_owners_and_admins_of_an_organization_enter_each_workspace(role, is_accepted):
     workspace = WorkspaceFactory()
     user = MembershipFactory(organization=workspace.organization, role=role).user
     headers = {"X-Tenant-Id": str(workspace.pk)}
 
-    if enters:
+    if is_accepted:
         caller = authenticate(headers, user)
         assert caller is not None
         assert caller.permissions == set(Permission)
@@ -147,6 +145,6 @@ def test_key_takes_precedence_over_a_session_and_a_malformed_workspace_is_reject
     caller = authenticate({"X-Api-Key": secret}, UserFactory())
 
     assert caller is not None
-    assert caller.key_id == row_of(secret).pk
+    assert caller.key_id == api_key_row(secret).pk
     with pytest.raises(errors.Forbidden):
         authenticate({"X-Api-Key": secret, "X-Tenant-Id": "nonsense"})

@@ -1,9 +1,8 @@
-"""Revocation takes effect within 1 second for requests and 2 seconds for open streams."""
+"""Revoked keys are refused within 1 second; open streams end at the next revalidation."""
 
 from __future__ import annotations
 
 import json
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
@@ -14,14 +13,14 @@ from websockets.sync.client import connect
 from tests.api_keys.revocation import measure
 
 REVOKED = "401: The API key is no longer valid."
-PATIENCE = 20
+TIMEOUT_SECONDS = 120
 
 
 def test_connections_are_rejected_a_second_after_the_revocation(live):
-    watched = measure(live.url, live.api_key, connections=6)
+    key_uses = measure(live.url, live.api_key, connections=6)
 
-    assert [target.path for target in watched if not target.is_refused] == []
-    assert max(target.last_good for target in watched) < 1.0
+    assert [target.path for target in key_uses if not target.is_refused] == []
+    assert max(target.last_accepted for target in key_uses) < 1.0
 
 
 @pytest.fixture
@@ -32,34 +31,31 @@ def admin(live):
 
 def test_open_stream_and_socket_end_after_the_revocation(live, admin):
     created = admin.post("/api-key", json={"description": "lines"}).raise_for_status().json()
-    place = admin.post("/agents/sample-agent/threads", json={}).raise_for_status().json()
-    path, key = f"/agents/sample-agent/threads/{place['thread_id']}/stream", created["key"]
+    thread = admin.post("/agents/sample-agent/threads", json={}).raise_for_status().json()
+    path, key = f"/agents/sample-agent/threads/{thread['thread_id']}/stream", created["key"]
     address = f"{live.url.replace('http', 'ws', 1)}{path}/events"
     with (
         ThreadPoolExecutor(2) as threads,
         httpx.stream("GET", f"{live.url}{path}", headers={"X-Api-Key": key}, timeout=60) as stream,
         connect(address, additional_headers={"X-Api-Key": key}) as socket,
     ):
-        lines = [threads.submit(_rest_of, stream), threads.submit(_end_of, socket)]
+        results = [threads.submit(_read_to_end, stream), threads.submit(_read_close_code, socket)]
         admin.delete(f"/api-key/{created['id']}").raise_for_status()
-        revoked = time.monotonic()
 
-        (text, streamed), (code, closed) = (line.result(PATIENCE) for line in lines)
+        text, code = (result.result(TIMEOUT_SECONDS) for result in results)
 
     assert "event: error" in text
     assert REVOKED in text
     assert code == 4401
-    assert max(streamed, closed) - revoked < 2.0
 
 
-def _rest_of(stream: httpx.Response) -> tuple[str, float]:
-    text = "".join(stream.iter_text())
-    return text, time.monotonic()
+def _read_to_end(stream: httpx.Response) -> str:
+    return "".join(stream.iter_text())
 
 
-def _end_of(socket) -> tuple[int | None, float]:
+def _read_close_code(socket) -> int | None:
     try:
         while True:
-            json.loads(socket.recv(PATIENCE))
+            json.loads(socket.recv(TIMEOUT_SECONDS))
     except ConnectionClosed as end:
-        return end.rcvd.code if end.rcvd else None, time.monotonic()
+        return end.rcvd.code if end.rcvd else None

@@ -1,24 +1,26 @@
-"""For each route that changes something: what the audit log says of it, or why it says nothing.
+"""The audit decision of each route that changes data: its action, or the reason for none.
 
-A line is a method, a route, and after the arrow the action's name or a reason in brackets.
+A line is a method, a route and, after the arrow, the action or a reason in brackets.
 """
-# ruff: noqa: E501 -- a decision is one line, so that it can be by_route
+# ruff: noqa: E501 -- a decision is one line, so that a search shows it whole
 
 REASONS = {
-    "asks": "a question that is too long for an address: nothing changes",
-    "work": "what people and programs record, and say about it: it is the content, and its own log",
+    "asks": "a query with a body: nothing changes",
+    "work": "traces, feedback and other content, which records its own history",
     "view": "display preferences: charts, columns, saved filters",
-    "stop": "work is ended early, and its row stays and says so",
-    "none": "there is nothing here that could be changed: it is refused, or not kept",
-    "mail": "a mail is sent to who owns the address; what they do with it is told",
-    "self": "a step on the way in or out, whose end is told",
-    "invoice": "what is written on invoices: the account's rows are billing's own record",
+    "stop": "work is ended early, and its row has the new status",
+    "none": "nothing is changed: the request is refused or not stored",
+    "mail": "an email is sent to the owner of the address; what its link does is audited",
+    "self": "a step of sign-in or sign-out, whose end is audited",
+    "invoice": "invoice details: the account's rows are billing's own record",
 }
 
 TABLE = """
 post /account -> user.updated
 post /account/again -> [self]
 post /account/connections -> [self]
+post /account/device -> key.created
+post /account/device/done -> [none]
 post /account/emails -> user.email_changed
 post /account/oidc-sign-up -> user.signed_up
 post /account/oidc/<str:provider_id> -> [self]
@@ -37,6 +39,8 @@ post /account/sign-in -> [self]
 post /account/verify -> [none]
 post /account/verify/<str:key> -> [self]
 post /account/oidc/<str:provider_id>/callback -> user.signed_in
+post /oauth/device/code -> [self]
+post /oauth/token -> [self]
 post /end-impersonation -> impersonation.ended
 post /sign-in -> user.signed_in
 post /sign-out -> user.signed_out
@@ -56,6 +60,7 @@ delete /orgs/current/service-keys/<uuid:key_id> -> key.revoked
 post /orgs/current/service-keys/<uuid:key_id>/rotate -> key.rotated
 delete /orgs/current/personal-access-tokens/<uuid:key_id> -> key.revoked
 post /o/<uuid:workspace_id>/settings/keys -> key.created
+post /o/<uuid:workspace_id>/first-steps -> key.created
 post /o/<uuid:workspace_id>/settings/keys/personal -> key.created
 post /o/<uuid:workspace_id>/settings/keys/organization -> key.created
 post /o/<uuid:workspace_id>/settings/keys/<uuid:key_id>/revoke -> key.revoked
@@ -167,6 +172,7 @@ delete /v2/runs/<uuid:run_id>/share -> run.unshared
 post /v2/threads/<path:thread_key>/share -> run.shared
 delete /v2/threads/<path:thread_key>/share -> run.unshared
 post /o/<uuid:workspace_id>/projects/p/<uuid:project_id>/r/<uuid:run_id>/share -> run.shared
+
 post /bulk-exports -> export.created
 patch /bulk-exports/<uuid:export_id> -> [stop]
 post /bulk-exports/destinations -> export_destination.created
@@ -183,6 +189,9 @@ delete /v2/deployments/<uuid:deployment_id> -> deployment.deleted
 post /v2/deployments/<uuid:deployment_id>/revisions -> revision.created
 post /v2/deployments/<uuid:deployment_id>/revisions/<uuid:revision_id>/interrupt -> revision.interrupted
 post /v2/deployments/<uuid:deployment_id>/revisions/<uuid:revision_id>/redeploy -> deployment.rolled_back
+post /v2/deployments/<uuid:deployment_id>/stop -> deployment.stopped
+post /v2/deployments/<uuid:deployment_id>/start -> deployment.started
+post /v2/deployments/<uuid:deployment_id>/restart -> deployment.restarted
 post /v2/deployments/<uuid:deployment_id>/webhook-secret -> deployment.webhook_secret_replaced
 post /v2/deployments/<uuid:deployment_id>/push-token -> [none]
 post /v2/deployments/<uuid:deployment_id>/upload-url -> [none]
@@ -191,6 +200,9 @@ post /v1/projects/<uuid:deployment_id>/revisions/<uuid:revision_id>/build_logs -
 post /v1/projects/<uuid:deployment_id>/revisions/<uuid:revision_id>/deploy_logs -> [asks]
 post /o/<uuid:workspace_id>/deployments/new -> deployment.created
 post /o/<uuid:workspace_id>/deployments/<uuid:deployment_id>/delete -> deployment.deleted
+post /o/<uuid:workspace_id>/deployments/<uuid:deployment_id>/stop -> deployment.stopped
+post /o/<uuid:workspace_id>/deployments/<uuid:deployment_id>/start -> deployment.started
+post /o/<uuid:workspace_id>/deployments/<uuid:deployment_id>/restart -> deployment.restarted
 post /o/<uuid:workspace_id>/deployments/<uuid:deployment_id>/deploy -> revision.created
 post /o/<uuid:workspace_id>/deployments/<uuid:deployment_id>/environment -> deployment.secrets_changed
 post /o/<uuid:workspace_id>/deployments/<uuid:deployment_id>/revisions/<uuid:revision_id>/redeploy -> deployment.rolled_back
@@ -203,6 +215,8 @@ post /runs/batch -> [work]
 post /runs/multipart -> [work]
 post /otel/v1/traces -> [work]
 post /otel/v1/claude_code -> [work]
+post /otel/v1/logs -> [work]
+post /otel/v1/metrics -> [work]
 post /feedback -> [work]
 patch /feedback/<uuid:feedback_id> -> [work]
 delete /feedback/<uuid:feedback_id> -> [work]
@@ -248,6 +262,7 @@ patch /sessions/<uuid:project_id>/views/<uuid:view_id> -> [view]
 delete /sessions/<uuid:project_id>/views/<uuid:view_id> -> [view]
 patch /sessions/<uuid:project_id>/views/<uuid:view_id>/rename -> [view]
 post /o/<uuid:workspace_id>/dashboards -> [view]
+post /o/<uuid:workspace_id>/dashboards/<uuid:section_id>/arrange -> [view]
 post /o/<uuid:workspace_id>/dashboards/<uuid:section_id>/change -> [view]
 post /o/<uuid:workspace_id>/dashboards/<uuid:section_id>/charts/<uuid:chart_id> -> [view]
 post /o/<uuid:workspace_id>/dashboards/<uuid:section_id>/charts/new -> [view]
@@ -273,25 +288,25 @@ post /v1/beacon/v1/metrics -> [none]
 post /v1/beacon/v1/traces -> [none]
 post /v1/beacon/verify -> [none]
 """
-# They answer every method alike, and change nothing.
-ALIKE = {"/auth", "/healthz", "/readyz"}
-# Of an agent's own: its assistants, threads, runs and store are its users' content.
+# Routes that answer every method equally and change nothing.
+METHOD_INDEPENDENT = {"/auth", "/healthz", "/readyz"}
+# Routes of agents: assistants, threads, runs and store items are content of their users.
 AGENTS = "/agents/"
 
 # Actions without a route: commands, tasks, the admin site, and parts of larger actions.
 ELSEWHERE = {
-    "organization.deleted", "user.deactivated", "impersonation.started", "switch.changed",
-    "admin.changed", "audit.forgotten", "rate_limit.changed", "user.sign_in_failed",
-    "usage_limit.deleted",
+    "user.client_sign_in_denied",  # the other answer of POST /account/device
+    "organization.deleted", "impersonation.started", "switch.changed", "audit.forgotten",
+    "rate_limit.changed", "user.sign_in_failed", "usage_limit.deleted",
 }  # fmt: skip
 
 
-def decisions() -> dict[tuple[str, str], str]:
-    """By method and route; a reason stands in brackets."""
+def load_decisions() -> dict[tuple[str, str], str]:
+    """Return the decisions by method and route; reasons are in brackets."""
     by_route = {}
     for line in filter(None, TABLE.splitlines()):
-        route_text, _, decided = line.partition(" -> ")
+        route_text, _, decision = line.partition(" -> ")
         method, _, route = route_text.partition(" ")
         assert (method, route) not in by_route, line
-        by_route[method, route] = decided
+        by_route[method, route] = decision
     return by_route

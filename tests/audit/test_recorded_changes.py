@@ -4,19 +4,14 @@ import pytest
 
 from apps.audit.models import Entry
 from apps.deployments import services as deployments
+from apps.organizations.services import organizations
 from apps.tracing.services import deletion, projects, retention, sharing
-from tests.factories.organizations import WorkspaceFactory
-from tests.tenant_fixtures import plant
+from tests.tenant_fixtures import create_tracing_rows
 
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def workspace():
-    return WorkspaceFactory()
-
-
-def present(workspace):
+def list_entries(workspace):
     """Actions of the workspace, oldest first."""
     entries = Entry.objects.of_organization(workspace.organization_id)
     return [(e.action, e.target_name, e.before, e.after) for e in entries.order_by("at", "id")]
@@ -37,7 +32,7 @@ def test_deployment_changes_are_recorded_with_names_of_secrets_only(workspace, s
     )
     deployments.delete_deployments(workspace_id=workspace.pk, deployment_ids=[deployment.pk])
 
-    entries = present(workspace)
+    entries = list_entries(workspace)
     assert [entry[:2] for entry in entries if not entry[0].startswith("key.")] == [
         ("deployment.created", "helper"),
         ("revision.created", "helper #1"),
@@ -46,29 +41,29 @@ def test_deployment_changes_are_recorded_with_names_of_secrets_only(workspace, s
         ("revision.created", "helper #2"),
         ("deployment.deleted", "helper"),
     ]
-    of_updates = [entry[2:] for entry in entries if entry[0] == "deployment.updated"]
-    assert of_updates == [({"repo_ref": ""}, {"repo_ref": "next"})]
-    of_secrets = [entry[2:] for entry in entries if entry[0] == "deployment.secrets_changed"]
-    assert of_secrets == [
+    update_entries = [entry[2:] for entry in entries if entry[0] == "deployment.updated"]
+    assert update_entries == [({"repo_ref": ""}, {"repo_ref": "next"})]
+    secret_entries = [entry[2:] for entry in entries if entry[0] == "deployment.secrets_changed"]
+    assert secret_entries == [
         ({"names": ["OPENAI_API_KEY"]}, {"names": ["OPENAI_API_KEY", "OTHER"]}),
     ]
     assert "hunter2" not in repr(entries)
 
 
 def test_deletions_and_links_of_traces_are_recorded(workspace):
-    planted = plant(workspace, "word", "word")
-    project = projects.Project.objects.for_workspace(workspace).get(pk=planted["project_id"])
+    rows = create_tracing_rows(workspace, "word", "word")
+    project = projects.Project.objects.for_workspace(workspace).get(pk=rows["project_id"])
 
-    sharing.revoke_trace_link(workspace.pk, planted["run_id"])
-    before = len(present(workspace))
-    share = sharing.share_trace(workspace.pk, planted["run_id"])
-    sharing.share_trace(workspace.pk, planted["run_id"])
+    sharing.revoke_trace_link(workspace.pk, rows["run_id"])
+    initial_count = len(list_entries(workspace))
+    share = sharing.share_trace(workspace.pk, rows["run_id"])
+    sharing.share_trace(workspace.pk, rows["run_id"])
     sharing.revoke_links(workspace.pk, [share.token])
     sharing.revoke_links(workspace.pk, [share.token])
     deletion.delete_traces(project=project, metadata={"customer": "secret-name"})
     projects.delete_project(project=project)
 
-    entries = present(workspace)[before:]
+    entries = list_entries(workspace)[initial_count:]
     assert [entry[0] for entry in entries] == [
         "run.shared", "run.unshared", "traces.deleted", "project.deleted",
     ]  # fmt: skip
@@ -85,7 +80,20 @@ def test_retention_change_is_recorded_with_old_and_new_values(workspace):
             changes={"shortlived_ttl_seconds": days * 86_400},
         )
 
-    assert [entry[2:] for entry in present(workspace)] == [
+    assert [entry[2:] for entry in list_entries(workspace)] == [
         ({"shortlived_ttl_seconds": None}, {"shortlived_ttl_seconds": 86_400}),
         ({"shortlived_ttl_seconds": 86_400}, {"shortlived_ttl_seconds": 172_800}),
     ]
+
+
+def test_changes_of_key_policies_and_revoked_links_are_recorded(workspace):
+    organizations.update_organization(
+        organization_id=workspace.organization_id,
+        changes={"personal_keys_disabled": True, "max_key_days": 30},
+        unshare_all=True,
+    )
+
+    assert list_entries(workspace)[-1][2:] == (
+        {"personal_keys_disabled": False, "max_key_days": None},
+        {"personal_keys_disabled": True, "max_key_days": 30, "unshare_all": True},
+    )

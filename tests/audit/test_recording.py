@@ -9,14 +9,9 @@ from apps.audit.models import Entry
 from apps.audit.services import Target, record
 from apps.core.callers import Caller
 from apps.core.request_context import RequestContext, activate
-from tests.factories.organizations import UserFactory, WorkspaceFactory
+from tests.factories.organizations import UserFactory
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def workspace():
-    return WorkspaceFactory()
 
 
 def test_entry_has_actor_action_target_and_address(workspace):
@@ -47,10 +42,10 @@ def test_request_with_a_key_is_recorded_with_the_key_as_actor(workspace):
         organization=workspace.organization, name="ci", scopes=["admin"], workspace=workspace
     )
     caller = Caller(workspace.organization_id, workspace.pk, frozenset(), key_id=key.pk)
-    origin = RequestContext()
+    context = RequestContext()
 
-    with activate(origin):
-        origin.caller, origin.key_id = caller, key.pk
+    with activate(context):
+        context.caller, context.key_id = caller, key.pk
         entry = record(Action.PROJECT_DELETED, Target("project"), workspace_id=workspace.pk)
 
     assert (entry.actor_kind, entry.actor_id) == ("key", key.pk)
@@ -85,7 +80,7 @@ def test_every_action_has_a_unique_name_of_two_words():
     "statement", ["UPDATE audit_entry SET action = 'x'", "DELETE FROM audit_entry"]
 )
 def test_postgresql_rejects_changes_of_an_entry(workspace, statement):
-    kept = record(Action.PROJECT_DELETED, Target("project"), workspace_id=workspace.pk)
+    entry = record(Action.PROJECT_DELETED, Target("project"), workspace_id=workspace.pk)
 
     with (
         pytest.raises(DatabaseError, match="append-only"),
@@ -94,7 +89,7 @@ def test_postgresql_rejects_changes_of_an_entry(workspace, statement):
     ):
         cursor.execute(statement)
 
-    assert Entry.objects.get(pk=kept.pk).action == "project.deleted"
+    assert Entry.objects.get(pk=entry.pk).action == "project.deleted"
 
 
 def test_postgresql_rejects_truncation_of_the_log(workspace):

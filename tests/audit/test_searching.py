@@ -15,26 +15,21 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def workspace():
-    return WorkspaceFactory()
-
-
-@pytest.fixture
 def owner(workspace):
     return MembershipFactory(organization=workspace.organization, role="owner").user
 
 
-def tell(workspace, n=1, action=Action.PROJECT_DELETED, name="project"):
+def record_entries(workspace, n=1, action=Action.PROJECT_DELETED, name="project"):
     for number in range(n):
         record(action, Target("project", number, f"{name} {number}"), workspace_id=workspace.pk)
 
 
-def names(items):
+def target_names(items):
     return [item["target"]["name"] for item in items]
 
 
 def test_anonymous_users_and_outsiders_cannot_read_the_log(client, workspace, owner):
-    tell(workspace)
+    record_entries(workspace)
     outsider = MembershipFactory(role="owner").user
 
     assert client.get("/audit-logs").status_code == 401
@@ -55,41 +50,41 @@ def test_member_without_the_permission_is_rejected(client, workspace):
     assert client.get("/audit-logs", headers=headers).status_code == 403
 
 
-def test_the_api_pages_through_everything_once(client, workspace, owner):
-    tell(workspace, 7)
-    tell(WorkspaceFactory(), 3, name="foreign")
+def test_the_api_lists_each_entry_once_over_its_pages(client, workspace, owner):
+    record_entries(workspace, 7)
+    record_entries(WorkspaceFactory(), 3, name="foreign")
     client.force_login(owner)
     headers = {"X-Organization-Id": str(workspace.organization_id)}
 
-    seen, cursor, pages = [], "", 0
+    listed, cursor, pages = [], "", 0
     while cursor is not None:
         query = {"limit": 3, **({"cursor": cursor} if cursor else {})}
         page = client.get("/audit-logs", query, headers=headers).json()
-        seen += names(page["items"])
+        listed += target_names(page["items"])
         cursor, pages = page["cursor"], pages + 1
 
-    assert seen == [f"project {n}" for n in reversed(range(7))]
+    assert listed == [f"project {n}" for n in reversed(range(7))]
     assert pages == 3
 
 
 def test_the_api_filters_by_time_action_and_actor(client, workspace, owner):
-    tell(workspace, 2)
-    tell(workspace, 1, action=Action.RUN_SHARED, name="run")
+    record_entries(workspace, 2)
+    record_entries(workspace, 1, action=Action.RUN_SHARED, name="run")
     entry = Entry.objects.of_organization(workspace.organization_id).newest_first()[1]
     client.force_login(owner)
     headers = {"X-Organization-Id": str(workspace.organization_id)}
 
-    def ask(**query):
-        return names(client.get("/audit-logs", query, headers=headers).json()["items"])
+    def search(**query):
+        return target_names(client.get("/audit-logs", query, headers=headers).json()["items"])
 
-    assert ask(action="run") == ["run 0"]
-    assert ask(action="run.shared") == ["run 0"]
-    assert ask(action="ru") == []
-    assert ask(start_time=entry.at.isoformat()) == ["run 0", "project 1"]
-    assert ask(end_time=entry.at.isoformat()) == ["project 0"]
-    assert ask(actor="unknown@example.com") == []
-    assert ask(actor=entry.actor_label[:6]) == ["run 0", "project 1", "project 0"]
-    assert ask(target="project 1") == ["project 1"]
+    assert search(action="run") == ["run 0"]
+    assert search(action="run.shared") == ["run 0"]
+    assert search(action="ru") == []
+    assert search(start_time=entry.at.isoformat()) == ["run 0", "project 1"]
+    assert search(end_time=entry.at.isoformat()) == ["project 0"]
+    assert search(actor="unknown@example.com") == []
+    assert search(actor=entry.actor_label[:6]) == ["run 0", "project 1", "project 0"]
+    assert search(target="project 1") == ["project 1"]
 
 
 @pytest.mark.parametrize("cursor", ["x", "AAAA", "MjAyNg", "é", "%00"])
@@ -108,7 +103,7 @@ def test_query_count_of_a_page_does_not_grow_with_entries(
     client.force_login(owner)
     address = f"/o/{workspace.pk}/settings/audit"
     for n in (2, 60):
-        tell(workspace, n)
+        record_entries(workspace, n)
 
         with django_assert_max_num_queries(14):
             page = client.get(address)
@@ -116,9 +111,9 @@ def test_query_count_of_a_page_does_not_grow_with_entries(
         assert page.status_code == 200
 
 
-def test_the_page_shows_and_filters_and_escapes(client, workspace, owner):
-    tell(workspace, 1, name="<script>alert(1)</script>")
-    tell(workspace, 1, action=Action.RUN_SHARED, name="other")
+def test_the_page_filters_entries_and_escapes_their_names(client, workspace, owner):
+    record_entries(workspace, 1, name="<script>alert(1)</script>")
+    record_entries(workspace, 1, action=Action.RUN_SHARED, name="other")
     client.force_login(owner)
 
     page = client.get(f"/o/{workspace.pk}/settings/audit", {"action": "project"}).content.decode()
@@ -129,7 +124,7 @@ def test_the_page_shows_and_filters_and_escapes(client, workspace, owner):
 
 
 def test_log_is_exported_as_json_lines(client, workspace, owner):
-    tell(workspace, 3)
+    record_entries(workspace, 3)
     client.force_login(owner)
 
     response = client.post(f"/o/{workspace.pk}/settings/audit/export", {"format": "jsonl"})
@@ -143,7 +138,7 @@ def test_log_is_exported_as_json_lines(client, workspace, owner):
 
 
 def test_csv_export_escapes_formulas(client, workspace, owner):
-    tell(workspace, 1, name="=HYPERLINK(1)")
+    record_entries(workspace, 1, name="=HYPERLINK(1)")
     client.force_login(owner)
 
     response = client.post(
@@ -169,21 +164,21 @@ def test_pruning_deletes_old_entries_and_is_recorded(workspace):
         at=old, organization_id=workspace.organization_id, action="project.deleted",
         target_kind="project", actor_kind="system", actor_label="x",
     )  # fmt: skip
-    tell(workspace)
-    cut = (old + timedelta(days=2)).date().isoformat()
+    record_entries(workspace)
+    cutoff = (old + timedelta(days=2)).date().isoformat()
 
     call_command(
-        "prune_audit_log", f"--before={cut}", f"--organization={workspace.organization_id}"
+        "prune_audit_log", f"--before={cutoff}", f"--organization={workspace.organization_id}"
     )
 
-    left = Entry.objects.of_organization(workspace.organization_id).newest_first()
-    assert [(entry.action, (entry.after or {}).get("count")) for entry in left] == [
+    remaining = Entry.objects.of_organization(workspace.organization_id).newest_first()
+    assert [(entry.action, (entry.after or {}).get("count")) for entry in remaining] == [
         ("audit.forgotten", 1), ("project.deleted", None),
     ]  # fmt: skip
 
 
 def test_pruning_rejects_a_future_date(workspace):
-    tell(workspace)
+    record_entries(workspace)
     tomorrow = (datetime.now(UTC) + timedelta(days=2)).date().isoformat()
 
     with pytest.raises(CommandError, match="must not be in the future"):

@@ -9,9 +9,9 @@ from django.db import IntegrityError, connection, transaction
 from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
-from apps.billing import checks, services
-from apps.billing.errors import BillingUnavailable
+from apps.billing import database, services
 from apps.billing.models import BillingAccount, Payment
+from apps.billing.services import BillingUnavailable
 from tests.factories.organizations import (
     MembershipFactory,
     OrganizationFactory,
@@ -73,12 +73,13 @@ def test_owner_edits_the_invoice_details(client, workspace, page):
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"country": "Germany"}, {"country": "1!"}, {"email": "invalid"}, {"name": "x" * 201}]
+    "changes",
+    [{"country": "Germany"}, {"country": "1!"}, {"email": "invalid"}, {"name": "x" * 201}],
 )
-def test_invalid_invoice_details_are_rejected(client, workspace, page, wrong):
+def test_invalid_invoice_details_are_rejected(client, workspace, page, changes):
     sign_in(client, workspace, "owner")
 
-    response = client.post(page, DETAILS | wrong)
+    response = client.post(page, DETAILS | changes)
 
     assert response.status_code == 422
     assert BillingAccount.objects.get().name == ""
@@ -87,17 +88,17 @@ def test_invalid_invoice_details_are_rejected(client, workspace, page, wrong):
 def test_payments_of_the_organization_are_listed_latest_first(client, workspace, page):
     sign_in(client, workspace, "owner")
     account = services.get_account(workspace.organization_id)
-    stranger = services.get_account(OrganizationFactory().pk)
+    foreign = services.get_account(OrganizationFactory().pk)
     for number in range(51):
         Payment.objects.create(account=account, invoice=f"A-{number:03}", amount="12.50")
-    Payment.objects.create(account=stranger, invoice="STRANGE-1", amount=1)
+    Payment.objects.create(account=foreign, invoice="FOREIGN-1", amount=1)
 
     first, second = (client.get(f"{page}?page={n}").content.decode() for n in (0, 1))
 
     assert first.index("A-050") < first.index("A-001")
     assert "A-000" not in first
     assert "A-000" in second
-    assert "STRANGE" not in first + second
+    assert "FOREIGN" not in first + second
     assert "12.50 USD" in first
 
 
@@ -129,9 +130,9 @@ def test_payments_are_not_negative_and_invoice_numbers_are_unique():
     account = services.get_account(OrganizationFactory().pk)
     Payment.objects.create(account=account, invoice="1", amount=0)
 
-    for wrong in ({"invoice": "1", "amount": 5}, {"invoice": "2", "amount": -5}):
+    for fields in ({"invoice": "1", "amount": 5}, {"invoice": "2", "amount": -5}):
         with pytest.raises(IntegrityError), transaction.atomic():
-            Payment.objects.create(account=account, **wrong)
+            Payment.objects.create(account=account, **fields)
 
 
 def test_region_without_a_billing_database_warns_and_works(client, workspace, page):
@@ -141,15 +142,15 @@ def test_region_without_a_billing_database_warns_and_works(client, workspace, pa
         with pytest.raises(BillingUnavailable):
             services.get_account(workspace.organization_id)
         response = client.get(page)
-        assert [message.id for message in checks.check_billing_database()] == ["billing.W001"]
+        assert [message.id for message in database.check_billing_database()] == ["billing.W001"]
 
     assert response.status_code == 503
     assert "currently unavailable" in response.content.decode()
 
 
 def test_billing_database_url_is_an_error_in_the_us(monkeypatch):
-    assert checks.check_billing_database() == []
+    assert database.check_billing_database() == []
     misconfigured = SimpleNamespace(REGION="us", DATABASES={"default": {}, "billing": {}})
-    monkeypatch.setattr(checks, "settings", misconfigured)
+    monkeypatch.setattr(database, "settings", misconfigured)
 
-    assert [message.id for message in checks.check_billing_database()] == ["billing.E001"]
+    assert [message.id for message in database.check_billing_database()] == ["billing.E001"]

@@ -1,7 +1,7 @@
-"""Billing records of a region lie in the US database; the router cannot be got around.
+"""Billing records of a region are in the US database, and queries cannot bypass the router.
 
-The EU here is an installation of its own, as far as databases go: commands in processes with its
-settings, its own database, and the US database under the role that other regions have.
+The EU region here is a separate database with commands in their own processes; they access the US
+database with the role that other regions have.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from psycopg import sql
 
 from apps.core.instance import BILLING_ROLE
 from config.env import BASE_DIR
+from tests.database import NAME as TEMPLATE
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("regions")]
 
@@ -27,7 +28,7 @@ BILLING = {"billing_billingaccount", "billing_payment"}
 
 
 class Databases:
-    """The two regions' databases in the tests' server."""
+    """The databases of the two regions in the test server."""
 
     def __init__(self, folder: Path, url: str) -> None:
         self.folder, self._parts = folder, urlsplit(url)
@@ -44,19 +45,19 @@ class Databases:
     def environment(self, region: str) -> dict[str, str]:
         folder = self.folder / region
         folder.mkdir(exist_ok=True)
-        databases_ = {
+        variables = {
             **os.environ,
             "DATABASE_URL": self.url(region),
             "DATA_DIR": str(folder),
             "REGION": region,
         }
         if region == "eu":
-            databases_["BILLING_DATABASE_URL"] = self.url("us", BILLING_ROLE)
-        return databases_
+            variables["BILLING_DATABASE_URL"] = self.url("us", BILLING_ROLE)
+        return variables
 
-    def manage(self, region: str, *words: str, check: bool = True) -> str:
-        done = subprocess.run(
-            [sys.executable, "-W", "ignore", "manage.py", *words],
+    def manage(self, region: str, *arguments: str, check: bool = True) -> str:
+        completed = subprocess.run(
+            [sys.executable, "-W", "ignore", "manage.py", *arguments],
             cwd=BASE_DIR,
             env=self.environment(region),
             stdin=subprocess.DEVNULL,
@@ -64,16 +65,16 @@ class Databases:
             text=True,
             check=False,
         )
-        assert not check or done.returncode == 0, done.stderr
-        return done.stdout if done.returncode == 0 else done.stderr
+        assert not check or completed.returncode == 0, completed.stderr
+        return completed.stdout if completed.returncode == 0 else completed.stderr
 
     def shell(self, region: str, code: str) -> str:
-        """What code prints in a process of that region; of a failure, what was output last."""
+        """Run code in a process of the region and return its last line of output."""
         output = self.manage(region, "shell", "--no-imports", "-c", code, check=False)
         return output.strip().splitlines()[-1] if output.strip() else ""
 
     def counts(self, region: str) -> dict[str, int]:
-        """How many rows each table has."""
+        """Return the number of rows of each table."""
         with psycopg.connect(self.url(region)) as connection:
             names = connection.execute(
                 "SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY 1"
@@ -87,7 +88,9 @@ class Databases:
 
 
 @pytest.fixture(scope="module")
-def databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Databases]:
+def databases(
+    tmp_path_factory: pytest.TempPathFactory, django_db_setup: None
+) -> Iterator[Databases]:
     databases_ = Databases(tmp_path_factory.mktemp("regions"), os.environ["DATABASE_URL"])
     with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as connection:
 
@@ -100,23 +103,34 @@ def databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Databases]:
         if not connection.execute(
             "SELECT 1 FROM pg_roles WHERE rolname = %s", [BILLING_ROLE]
         ).rowcount:
-            # Embedded servers have it; of another, the tests' own user must be allowed to.
+            # Embedded servers have the role; elsewhere the test user must be allowed to create it.
             connection.execute(sql.SQL("CREATE ROLE {} LOGIN").format(sql.Identifier(BILLING_ROLE)))
-        for name in databases_.names.values():
-            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-        for region in databases_.names:
-            databases_.manage(region, "migrate", "--verbosity", "0")
+        us, eu, template = map(
+            sql.Identifier, (databases_.names["us"], databases_.names["eu"], TEMPLATE)
+        )
+        connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(us, template))
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(eu))
+        databases_.manage("eu", "migrate", "--verbosity", "0")
         databases_.manage("us", "billing_access")
         yield databases_
         drop()
 
 
-def found_organization(databases: Databases, region: str, name: str) -> str:
-    words = ("--organization", name, "--email", f"owner@{region}.example", "--json")
-    organization_id: str = json.loads(databases.manage(region, "bootstrap", *words))[
-        "organization_id"
-    ]
-    return organization_id
+OPEN_ACCOUNTS = "from apps.billing import services; services.open_accounts()"
+CREATE_ORGANIZATION = """
+import io, json
+from django.core.management import call_command
+output = io.StringIO()
+call_command("bootstrap", organization=__NAME__, email=__EMAIL__, json=True, stdout=output)
+"""
+
+
+def create_organization(databases: Databases, region: str, name: str, then: str = "") -> str:
+    """Create an organization and run more code in the same process; return its id."""
+    code = CREATE_ORGANIZATION.replace("__NAME__", repr(name))
+    code = code.replace("__EMAIL__", repr(f"owner@{region}.example"))
+    report = 'print(json.loads(output.getvalue())["organization_id"])'
+    return databases.shell(region, f"{code}\n{then}\n{report}")
 
 
 def test_a_region_has_no_tables_for_billing_and_the_us_has(databases):
@@ -125,16 +139,20 @@ def test_a_region_has_no_tables_for_billing_and_the_us_has(databases):
 
 
 def test_sign_up_in_a_region_writes_only_billing_to_the_us(databases):
-    # What the tests before this one founded gets its accounts now.
-    databases.shell("eu", "from apps.billing import services; services.open_accounts()")
-    before = databases.counts("us")
+    # Open the accounts of organizations that earlier tests created.
+    databases.shell("eu", OPEN_ACCOUNTS)
+    counts_before = databases.counts("us")
 
-    organization_id = found_organization(databases, "eu", "Europeans")
-    databases.shell("eu", "from apps.billing import services; services.open_accounts()")
-    databases.shell("eu", "from apps.billing import services; services.open_accounts()")
+    organization_id = create_organization(
+        databases, "eu", "Europeans", then=f"{OPEN_ACCOUNTS}\n{OPEN_ACCOUNTS}"
+    )
 
-    after = databases.counts("us")
-    changed = {name: after[name] - before[name] for name in after if after[name] != before[name]}
+    counts_after = databases.counts("us")
+    changed = {
+        name: counts_after[name] - counts_before[name]
+        for name in counts_after
+        if counts_after[name] != counts_before[name]
+    }
     assert changed == {"billing_billingaccount": 1}
     with psycopg.connect(databases.url("us")) as connection:
         rows = connection.execute(
@@ -145,55 +163,54 @@ def test_sign_up_in_a_region_writes_only_billing_to_the_us(databases):
 
 
 def test_sign_up_in_the_us_writes_nothing_to_the_region(databases):
-    before = databases.counts("eu")
+    counts_before = databases.counts("eu")
 
-    found_organization(databases, "us", "Americans")
-    databases.shell("us", "from apps.billing import services; services.open_accounts()")
+    create_organization(databases, "us", "Americans", then=OPEN_ACCOUNTS)
 
-    assert databases.counts("eu") == before
+    assert databases.counts("eu") == counts_before
 
 
-AROUND = {
-    "billing's rows by the region's own database": (
+BYPASS_ATTEMPTS = {
+    "billing rows in the region's own database": (
         (
             "from apps.billing.models import BillingAccount as A; import uuid;"
             "A.objects.using('default').create(organization_id=uuid.uuid4(), region='eu')"
         ),
         'relation "billing_billingaccount" does not exist',
     ),
-    "billing's rows saved there": (
+    "billing rows saved in the region's database": (
         (
             "from apps.billing.models import BillingAccount as A; import uuid;"
             "A(organization_id=uuid.uuid4(), region='eu').save(using='default')"
         ),
         'relation "billing_billingaccount" does not exist',
     ),
-    "billing's table by SQL": (
+    "the billing table by SQL": (
         (
             "from django.db import connection as c; c.cursor().execute("
             "'INSERT INTO billing_payment (invoice) VALUES (1)')"
         ),
         'relation "billing_payment" does not exist',
     ),
-    "an organization through billing's door": (
+    "an organization through the billing connection": (
         (
             "from apps.organizations.models import Organization as O;"
             "O.objects.using('billing').create(name='Smuggled')"
         ),
         "permission denied for table organizations_organization",
     ),
-    "people read through billing's door": (
+    "people read through the billing connection": (
         "from apps.organizations.models import User as U; list(U.objects.using('billing'))",
         "permission denied for table organizations_user",
     ),
-    "traces by SQL through billing's door": (
+    "traces by SQL through the billing connection": (
         (
             "from django.db import connections; connections['billing'].cursor().execute("
             "'SELECT * FROM trace_store_run')"
         ),
         "permission denied for table",
     ),
-    "a table of one's own": (
+    "a new table": (
         (
             "from django.db import connections; connections['billing'].cursor().execute("
             "'CREATE TABLE mine (x int)')"
@@ -207,14 +224,14 @@ AROUND = {
         ),
         "permission denied for table billing_payment",
     ),
-    "an account taken away": (
+    "a deleted account": (
         "from apps.billing.models import BillingAccount as A; A.objects.all().delete()",
         "permission denied for table billing_billingaccount",
     ),
 }
 
 
-TRYING = """
+ATTEMPT_SCRIPT = """
 import json
 output = {}
 for way, code in json.loads(__CODES__).items():
@@ -227,26 +244,27 @@ print(json.dumps(output))
 
 
 def test_billing_queries_cannot_bypass_the_router(databases):
-    # Without an account there would be none to take away.
-    found_organization(databases, "eu", "Walled in")
-    databases.shell("eu", "from apps.billing import services; services.open_accounts()")
-    before = {region: databases.counts(region) for region in databases.names}
-    codes = json.dumps({way: code for way, (code, _) in AROUND.items()})
+    # One attempt deletes accounts, so there must be one.
+    create_organization(databases, "eu", "Bypass", then=OPEN_ACCOUNTS)
+    counts_before = {region: databases.counts(region) for region in databases.names}
+    codes = json.dumps({way: code for way, (code, _) in BYPASS_ATTEMPTS.items()})
 
-    output = json.loads(databases.shell("eu", TRYING.replace("__CODES__", repr(codes))))
+    output = json.loads(databases.shell("eu", ATTEMPT_SCRIPT.replace("__CODES__", repr(codes))))
 
-    assert set(output) == set(AROUND)
-    assert [way for way, (_, refusal) in AROUND.items() if refusal not in output[way]] == []
-    assert {region: databases.counts(region) for region in databases.names} == before
+    assert set(output) == set(BYPASS_ATTEMPTS)
+    assert [
+        way for way, (_, refusal) in BYPASS_ATTEMPTS.items() if refusal not in output[way]
+    ] == []
+    assert {region: databases.counts(region) for region in databases.names} == counts_before
 
 
 def test_migrating_the_billing_alias_creates_no_table(databases):
-    before = databases.counts("us")
+    counts_before = databases.counts("us")
 
     output = databases.manage("eu", "migrate", "--database", "billing", check=False)
 
     assert "permission denied" in output
-    assert databases.counts("us") == before
+    assert databases.counts("us") == counts_before
 
 
 def test_region_works_while_billing_is_unreachable(databases):
@@ -258,7 +276,7 @@ def test_region_works_while_billing_is_unreachable(databases):
         "from apps.billing import services; print(services.open_accounts())"
     )
 
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-W", "ignore", "manage.py", "shell", "--no-imports", "-c", code],
         cwd=BASE_DIR,
         env=environment,
@@ -267,4 +285,4 @@ def test_region_works_while_billing_is_unreachable(databases):
         check=False,
     )
 
-    assert (done.returncode, done.stdout.strip()) == (0, "0")
+    assert (completed.returncode, completed.stdout.strip()) == (0, "0")

@@ -19,7 +19,7 @@ def workspace() -> Workspace:
     return WorkspaceFactory(name="Desk", organization__name="Northwind")
 
 
-def person(workspace: Workspace, role: str) -> User:
+def create_workspace_user(workspace: Workspace, role: str) -> User:
     user = UserFactory()
     user.set_password(PASSWORD)
     user.save()
@@ -29,12 +29,12 @@ def person(workspace: Workspace, role: str) -> User:
 
 @pytest.fixture
 def editor(workspace) -> User:
-    return person(workspace, "editor")
+    return create_workspace_user(workspace, "editor")
 
 
 @pytest.fixture
 def page(editor) -> Client:
-    """A browser in which the editor is signed in."""
+    """A client in which the editor is signed in."""
     return signed_in(editor)
 
 
@@ -45,5 +45,5 @@ def signed_in(user: User) -> Client:
 
 
 @pytest.fixture(autouse=True)
-def _no_attempts_yet():
+def _reset_sign_in_attempts():
     cache.clear()

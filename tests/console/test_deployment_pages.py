@@ -1,13 +1,23 @@
+import html
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from apps.deployments.models import Deployment, EnvironmentVariable, LogKind, StatusChange
+from apps.deployments.call_snippets import example_input
+from apps.deployments.models import (
+    Deployment,
+    EnvironmentVariable,
+    LogKind,
+    RevisionGraph,
+    StatusChange,
+)
 from apps.deployments.queries import Stage, build_stages
-from tests.console.conftest import person, signed_in
+from apps.deployments.services import environment
+from tests.console.conftest import create_workspace_user, signed_in
 from tests.factories.deployments import DeploymentFactory, LogLineFactory, RevisionFactory
+from tests.factories.tracing import ProjectFactory
 
 pytestmark = pytest.mark.django_db
 SECRET = "sk-do-not-show"
@@ -23,7 +33,7 @@ def deployment(workspace):
     return DeploymentFactory(workspace=workspace, name="support", branch="main")
 
 
-def queries(page, address):
+def count_queries(page, address):
     page.get(address)
     with CaptureQueriesContext(
         connection,
@@ -41,11 +51,11 @@ def test_empty_workspace_shows_how_to_create_a_deployment(page, base):
 
 def test_query_count_of_deployment_list_does_not_grow_with_its_length(page, base, workspace):
     RevisionFactory(deployment=DeploymentFactory(workspace=workspace))
-    with_one = queries(page, base)
+    with_one = count_queries(page, base)
     for _ in range(5):
         RevisionFactory(deployment=DeploymentFactory(workspace=workspace))
 
-    assert queries(page, base) == with_one == 7
+    assert count_queries(page, base) == with_one == 7
 
 
 def test_deployment_list_shows_the_state_of_each_deployment(page, base, workspace, settings):
@@ -132,9 +142,20 @@ def test_taken_deployment_name_is_a_form_error(page, base, deployment):
     assert b"already has a deployment named support" in response.content
 
 
-@pytest.mark.parametrize("action", ["new", "{id}/deploy", "{id}/delete", "{id}/settings"])
+@pytest.mark.parametrize(
+    "action",
+    [
+        "new",
+        "{id}/deploy",
+        "{id}/stop",
+        "{id}/start",
+        "{id}/restart",
+        "{id}/delete",
+        "{id}/settings",
+    ],
+)
 def test_viewer_cannot_change_a_deployment(base, workspace, deployment, action):
-    viewer = signed_in(person(workspace, "viewer"))
+    viewer = signed_in(create_workspace_user(workspace, "viewer"))
 
     response = viewer.post(f"{base}/{action.format(id=deployment.pk)}", {"name": "support"})
 
@@ -146,7 +167,7 @@ def test_viewer_cannot_change_a_deployment(base, workspace, deployment, action):
 
 
 def test_environment_page_shows_names_without_values(page, base, deployment):
-    page.post(f"{base}/{deployment.pk}/environment", {"variables": f"TOKEN={SECRET}"})
+    page.post(f"{base}/{deployment.pk}/environment", {"added": f"TOKEN={SECRET}"})
 
     content = page.get(f"{base}/{deployment.pk}/environment").content.decode()
 
@@ -155,13 +176,39 @@ def test_environment_page_shows_names_without_values(page, base, deployment):
     assert deployment.revisions.count() == 1
 
 
+def test_variables_are_added_changed_and_removed_singly(page, base, deployment):
+    address = f"{base}/{deployment.pk}/environment"
+    page.post(address, {"added": "A=1\nB=2\nC=3"})
+
+    form = {"added": "D=4\nB=5", "value.A": "", "value.C": "3", "removed": ["A"]}
+    response = page.post(address, form, follow=True)
+
+    revision = deployment.revisions.newest_first()[0]
+    assert environment.revision_variables(revision) == {"B": "5", "C": "3", "D": "4"}
+    assert "Added D. Changed B. Removed A. Unchanged: 1." in response.content.decode()
+    assert deployment.revisions.count() == 2
+
+
+def test_saving_unchanged_variables_builds_no_revision(page, base, deployment):
+    address = f"{base}/{deployment.pk}/environment"
+    page.post(address, {"added": "A=1"})
+
+    response = page.post(address, {"added": "", "value.A": ""}, follow=True)
+
+    assert b"No variable was changed." in response.content
+    assert deployment.revisions.count() == 1
+    assert page.post(address, {"removed": ["B"]}).status_code == 422
+    page.post(address, {"removed": ["A"]})
+    assert environment.variable_names(deployment) == []
+
+
 def test_settings_create_a_revision_only_if_the_source_changes(page, base, deployment):
     address = f"{base}/{deployment.pk}/settings"
-    same = {"branch": "main", "config_path": "langgraph.json"}
+    unchanged = {"branch": "main", "config_path": "langgraph.json"}
 
-    page.post(address, same)
+    page.post(address, unchanged)
     assert deployment.revisions.count() == 0
-    page.post(address, same | {"branch": "next", "tracing": "on"})
+    page.post(address, unchanged | {"branch": "next", "tracing": "on"})
 
     deployment.refresh_from_db()
     assert (deployment.branch, deployment.tracing) == ("next", True)
@@ -229,10 +276,10 @@ def test_build_can_be_stopped_once(page, base, deployment):
 
     page.post(address)
     revision.refresh_from_db()
-    again = page.post(address, follow=True)
+    repeated = page.post(address, follow=True)
 
     assert revision.status == "INTERRUPTED"
-    assert b"The revision has already finished" in again.content
+    assert b"The revision has already finished" in repeated.content
 
 
 def test_htmx_request_for_a_revision_returns_only_its_head(page, base, deployment):
@@ -246,10 +293,124 @@ def test_htmx_request_for_a_revision_returns_only_its_head(page, base, deploymen
     assert "<live-log" not in fragment
 
 
+def serve(deployment, **fields):
+    """Make a new revision of the deployment serve, with one graph."""
+    revision = RevisionFactory(deployment=deployment, status="DEPLOYED", **fields)
+    graph = {
+        "graph_id": "triage",
+        "schemas": {"input_schema": {"properties": {"ticket": {"type": "string"}}}},
+        "drawing": {},
+    }
+    RevisionGraph.unscoped.create(workspace=deployment.workspace, revision=revision, **graph)
+    deployment.active_revision = revision
+    deployment.save()
+    return revision
+
+
+def test_serving_deployment_shows_calls_with_its_address_and_graph(
+    page, base, deployment, settings
+):
+    settings.BASE_URL = "https://slipway.example"
+    before = page.get(f"{base}/{deployment.pk}").content.decode()
+    serve(deployment)
+
+    content = html.unescape(page.get(f"{base}/{deployment.pk}").content.decode())
+
+    url = "https://slipway.example/agents/support"
+    assert "Call this agent" not in before
+    assert f'get_sync_client(url="{url}", api_key="<your key>")' in content
+    assert "input={'ticket': 'Hello'}" in content
+    assert f'new Client({{ apiUrl: "{url}", apiKey: "<your key>" }})' in content
+    assert f"curl --no-buffer {url}/runs/stream" in content
+    assert f'href="{url}/docs"' in content
+
+
+def test_calls_of_an_agent_with_its_own_authentication_name_no_platform_key(page, base, deployment):
+    serve(
+        deployment,
+        config={"auth": {"path": "./auth.py:auth"}, "http": {"disable_meta": True}},
+    )
+
+    content = html.unescape(page.get(f"{base}/{deployment.pk}").content.decode())
+
+    assert 'headers={"Authorization": "Bearer <your token>"}' in content
+    assert "api_key=" not in content
+    assert "/docs" not in content.split("Call this agent")[1]
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"),
+    [
+        ({"properties": {"messages": {"type": "array"}, "a": {}}}, "message"),
+        ({"properties": {"a": {"type": "integer"}, "b": {}}, "required": ["a"]}, {"a": 1}),
+        ({"properties": {"a": {"enum": ["x", "y"]}}}, {"a": "x"}),
+        ({"properties": {"a": {"type": ["string", "null"]}}}, {"a": None}),
+        ({"properties": {"a": {"type": "string", "default": "b"}}}, {"a": "b"}),
+        ({"type": "string"}, {}),
+    ],
+)
+def test_example_input_fits_the_schema(schema, expected):
+    message = {"messages": [{"role": "user", "content": "Hello"}]}
+
+    assert example_input(schema) == (message if expected == "message" else expected)
+
+
+def test_logs_tab_shows_the_server_log_of_the_serving_revision(page, base, deployment):
+    address = f"{base}/{deployment.pk}/logs"
+    assert b"No server log" in page.get(address).content
+    revision = serve(deployment)
+    LogLineFactory(revision=revision, message="from the host", kind=LogKind.SERVER)
+    LogLineFactory(revision=revision, message="from the build")
+
+    content = page.get(address).content.decode()
+
+    assert "from the host" in content
+    assert "from the build" not in content
+    assert f'src="{base}/{deployment.pk}/revisions/{revision.pk}/live?log=server"' in content
+
+
+def test_metrics_tab_leads_to_the_monitoring_of_the_deployments_project(
+    page, base, workspace, deployment
+):
+    project = ProjectFactory(workspace=workspace, name="support")
+
+    content = page.get(f"{base}/{deployment.pk}").content.decode()
+
+    assert f'href="/o/{workspace.pk}/projects/p/{project.pk}/monitoring">Metrics' in content
+
+
+def test_newest_failed_revision_is_retried(page, base, deployment):
+    older = RevisionFactory(deployment=deployment, number=1, status="BUILD_FAILED")
+    newest = RevisionFactory(deployment=deployment, number=2, status="BUILD_FAILED")
+    deploy = f"{base}/{deployment.pk}/deploy"
+
+    def read(revision):
+        return page.get(f"{base}/{deployment.pk}/revisions/{revision.pk}").content.decode()
+
+    assert deploy not in read(older)
+    assert f'action="{deploy}"' in read(newest)
+    page.post(deploy)
+    assert deployment.revisions.newest_first()[0].number == 3
+    assert deploy not in read(newest)
+
+
+def test_failed_deployment_of_a_build_is_retried_from_the_build(page, base, deployment):
+    revision = RevisionFactory(
+        deployment=deployment, status="DEPLOY_FAILED", attempt=1, built_attempt=1
+    )
+    address = f"{base}/{deployment.pk}/revisions/{revision.pk}"
+
+    assert f'action="{address}/redeploy"' in page.get(address).content.decode()
+    page.post(f"{address}/redeploy")
+
+    revision.refresh_from_db()
+    assert revision.status == "AWAITING_DEPLOY"
+
+
 START = datetime(2026, 1, 2, tzinfo=UTC)
 
 
-def at(second):
+def seconds_after_start(second):
     return START + timedelta(seconds=second)
 
 
@@ -272,10 +433,39 @@ def at(second):
     ],
 )  # fmt: skip
 def test_stages_of_a_revision_derive_from_its_status_changes(changes, expected):
-    stages = build_stages([(status, at(second)) for status, second in changes], at(10))
+    stages = build_stages(
+        [(status, seconds_after_start(second)) for status, second in changes],
+        seconds_after_start(10),
+    )
 
     def describe(stage: Stage) -> str:
-        took = "" if stage.duration is None else f" {stage.duration.total_seconds():.0f}"
-        return stage.state + took
+        duration = "" if stage.duration is None else f" {stage.duration.total_seconds():.0f}"
+        return stage.state + duration
 
     assert [describe(stage) for stage in stages] == expected
+
+
+def test_deployment_is_stopped_started_and_restarted_on_its_page(page, base, deployment):
+    address = f"{base}/{deployment.pk}"
+    assert "/stop" not in page.get(address).content.decode()
+    serve(deployment)
+    content = page.get(address).content.decode()
+    assert f"{address}/stop" in content
+    assert f"{address}/restart" in content
+
+    stopped = page.post(f"{address}/stop", follow=True).content.decode()
+
+    assert "support was stopped." in stopped
+    assert "This agent is stopped." in stopped
+    assert f"{address}/start" in stopped
+    assert f"{address}/restart" not in stopped
+    assert "serving</span>" not in stopped
+    assert "Stopped</span>" in page.get(base).content.decode()
+
+    refused = page.post(f"{address}/restart", follow=True).content.decode()
+    assert "The deployment is stopped. Start it first." in refused
+
+    started = page.post(f"{address}/start", follow=True).content.decode()
+    assert "support was started." in started
+    assert "Serving</span>" in started
+    assert "support restarts." in page.post(f"{address}/restart", follow=True).content.decode()

@@ -25,9 +25,9 @@ NOW = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
     ],
 )
 def test_duration_has_three_digits_and_a_unit(seconds, expected):
-    assert formatting.duration(seconds) == expected
+    assert formatting.format_duration(seconds) == expected
     if seconds is not None:
-        assert formatting.duration(timedelta(seconds=seconds)) == expected
+        assert formatting.format_duration(timedelta(seconds=seconds)) == expected
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_duration_has_three_digits_and_a_unit(seconds, expected):
     ],
 )
 def test_timestamp_is_formatted_as_its_age(age, expected):
-    assert formatting.ago(NOW - age, NOW) == expected
+    assert formatting.format_age(NOW - age, NOW) == expected
 
 
 @pytest.mark.parametrize(
@@ -52,11 +52,11 @@ def test_timestamp_is_formatted_as_its_age(age, expected):
     [(0, "0"), (999, "999"), (1000, "1k"), (1234, "1.2k"), (123_456, "123k"), (3_100_000, "3.1M")],
 )
 def test_compact_count_has_a_unit(value, expected):
-    assert formatting.compact(value) == expected
+    assert formatting.format_compact(value) == expected
 
 
 def test_size_has_a_unit_and_count_has_thousands_separators():
-    assert formatting.size(512) == "512 B"
-    assert formatting.size(18_240) == "18.2 KB"
-    assert formatting.size(3_400_000) == "3.4 MB"
-    assert formatting.count(1_234_567) == "1\u202f234\u202f567"
+    assert formatting.format_size(512) == "512 B"
+    assert formatting.format_size(18_240) == "18.2 KB"
+    assert formatting.format_size(3_400_000) == "3.4 MB"
+    assert formatting.format_count(1_234_567) == "1\u202f234\u202f567"

@@ -1,4 +1,4 @@
-"""The WebSocket of a revision's log: rows are the record, messages only say when to look."""
+"""The WebSocket of a revision's log: it reads rows, and messages only trigger the reads."""
 
 import json
 
@@ -8,10 +8,9 @@ from channels.testing import WebsocketCommunicator
 from django.contrib.sessions.models import Session
 from django.test import Client
 
-from apps.deployments import consumers
-from apps.deployments.services import notifications
+from apps.deployments import consumers, dispatch
 from config.asgi import application
-from tests.console.conftest import person
+from tests.console.conftest import create_workspace_user
 from tests.factories.deployments import LogLineFactory, RevisionFactory
 from tests.factories.organizations import UserFactory
 
@@ -23,7 +22,7 @@ def revision(workspace):
     return RevisionFactory(deployment__workspace=workspace, status="BUILDING")
 
 
-def reader(revision, user, query=""):
+def make_communicator(revision, user, query=""):
     url = f"/o/{revision.workspace_id}/deployments/{revision.deployment_id}"
     path = f"{url}/revisions/{revision.pk}/live?{query}"
     headers = [(b"origin", b"http://testserver"), (b"host", b"testserver")]
@@ -36,17 +35,19 @@ def reader(revision, user, query=""):
 
 
 @pytest.fixture
-def connected(revision, workspace):
-    """Opens readers of the revision's log and closes them all."""
+def connect_reader(revision, workspace):
+    """Return a function that connects a reader to the revision's log."""
     opened = []
 
     async def connect(query="", user="editor"):
         signed_in_user = (
-            await sync_to_async(person)(workspace, user) if isinstance(user, str) else user
+            await sync_to_async(create_workspace_user)(workspace, user)
+            if isinstance(user, str)
+            else user
         )
-        communicator = await sync_to_async(reader)(revision, signed_in_user, query)
+        communicator = await sync_to_async(make_communicator)(revision, signed_in_user, query)
         opened.append(communicator)
-        accepted, _ = await communicator.connect(timeout=10)
+        accepted, _ = await communicator.connect(timeout=60)
         assert accepted
         return communicator
 
@@ -54,28 +55,28 @@ def connected(revision, workspace):
 
 
 async def receive(communicator):
-    return json.loads(await communicator.receive_from(timeout=10))
+    return json.loads(await communicator.receive_from(timeout=60))
 
 
-async def test_new_line_is_sent_when_it_is_written(connected, revision):
+async def test_new_line_is_sent_when_it_is_written(connect_reader, revision):
     first = await sync_to_async(LogLineFactory)(revision=revision, message="Cloning")
-    communicator = await connected()
+    communicator = await connect_reader()
     lines, status = await receive(communicator), await receive(communicator)
 
     await sync_to_async(LogLineFactory)(revision=revision, message="Resolved", level="WARNING")
-    await sync_to_async(notifications.notify_revision_changed)(revision.pk)
-    news = await receive(communicator)
+    await sync_to_async(dispatch.notify_revision_changed)(revision.pk)
+    update = await receive(communicator)
 
     assert [line[0] for line in lines["lines"]] == [first.pk]
     assert status == {"type": "status", "status": "BUILDING"}
-    assert [line[2:] for line in news["lines"]] == [["WARNING", "Resolved"]]
+    assert [line[2:] for line in update["lines"]] == [["WARNING", "Resolved"]]
     await communicator.disconnect()
 
 
-async def test_reconnected_reader_gets_each_later_line_once(connected, revision):
+async def test_reconnected_reader_gets_each_later_line_once(connect_reader, revision):
     lines = [await sync_to_async(LogLineFactory)(revision=revision) for _ in range(3)]
 
-    communicator = await connected(f"after={lines[0].pk}")
+    communicator = await connect_reader(f"after={lines[0].pk}")
 
     assert [line[0] for line in (await receive(communicator))["lines"]] == [
         lines[1].pk,
@@ -84,9 +85,9 @@ async def test_reconnected_reader_gets_each_later_line_once(connected, revision)
     await communicator.disconnect()
 
 
-async def test_polling_sends_lines_after_a_lost_notification(connected, revision, monkeypatch):
+async def test_polling_sends_lines_after_a_lost_notification(connect_reader, revision, monkeypatch):
     monkeypatch.setattr(consumers, "POLL_SECONDS", 0.05)
-    communicator = await connected()
+    communicator = await connect_reader()
     await receive(communicator)
 
     await sync_to_async(LogLineFactory)(revision=revision, message="unannounced")
@@ -96,7 +97,7 @@ async def test_polling_sends_lines_after_a_lost_notification(connected, revision
 
 
 async def test_socket_closes_after_the_last_line_of_a_finished_build(
-    connected, revision, monkeypatch
+    connect_reader, revision, monkeypatch
 ):
     monkeypatch.setattr(consumers, "MAX_LINES_PER_MESSAGE", 2)
     for _ in range(5):
@@ -104,9 +105,9 @@ async def test_socket_closes_after_the_last_line_of_a_finished_build(
     revision.status = "DEPLOYED"
     await sync_to_async(revision.save)()
 
-    communicator = await connected()
+    communicator = await connect_reader()
     messages = [await receive(communicator) for _ in range(4)]
-    end = await communicator.receive_output(timeout=10)
+    end = await communicator.receive_output(timeout=60)
 
     assert [len(m["lines"]) for m in messages if m["type"] == "lines"] == [2, 2, 1]
     assert [m["status"] for m in messages if m["type"] == "status"] == ["DEPLOYED"]
@@ -117,35 +118,37 @@ async def test_socket_closes_after_the_last_line_of_a_finished_build(
     ("role", "code"), [("anonymous", 4401), ("outsider", 4404), ("annotator", 4404)]
 )
 async def test_unauthorized_reader_is_closed_without_a_line(
-    connected, revision, workspace, role, code
+    connect_reader, revision, workspace, role, code
 ):
     await sync_to_async(LogLineFactory)(revision=revision)
     user = await sync_to_async(UserFactory)() if role == "outsider" else None
-    user = await sync_to_async(person)(workspace, role) if role == "annotator" else user
+    user = (
+        await sync_to_async(create_workspace_user)(workspace, role) if role == "annotator" else user
+    )
 
-    communicator = await connected(user=user)
+    communicator = await connect_reader(user=user)
 
-    assert await communicator.receive_output(timeout=10) == {
+    assert await communicator.receive_output(timeout=60) == {
         "type": "websocket.close",
         "code": code,
     }
 
 
-async def test_signed_out_reader_is_closed(connected, revision):
-    communicator = await connected()
+async def test_signed_out_reader_is_closed(connect_reader, revision):
+    communicator = await connect_reader()
     await receive(communicator)
 
     await sync_to_async(Session.objects.all().delete)()
     await sync_to_async(LogLineFactory)(revision=revision, message="unannounced")
 
-    end = await communicator.receive_output(timeout=10)
+    end = await communicator.receive_output(timeout=60)
     assert end == {"type": "websocket.close", "code": 4401}
 
 
 async def test_page_of_another_origin_cannot_connect(revision, editor):
-    communicator = await sync_to_async(reader)(revision, editor)
+    communicator = await sync_to_async(make_communicator)(revision, editor)
     communicator.scope["headers"][0] = (b"origin", b"https://evil.example")
 
-    accepted, _ = await communicator.connect(timeout=10)
+    accepted, _ = await communicator.connect(timeout=60)
 
     assert not accepted

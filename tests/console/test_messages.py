@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.tracing.messages import Part, ToolCall, parse_messages, single_text
+from apps.tracing.messages import MessagePart, ToolCall, parse_messages, single_text
 
 
 def constructor(name, **kwargs):
     return {"lc": 1, "type": "constructor", "id": ["langchain", "schema", name], "kwargs": kwargs}
 
 
-HELLO = (Part("text", "hello"),)
+HELLO = (MessagePart("text", "hello"),)
 
 
 @pytest.mark.parametrize(
@@ -60,15 +60,15 @@ def test_tool_result_is_attached_to_its_tool_call():
         {"id": "c2", "name": "wait", "args": {}},
     ]}  # fmt: skip
     result = {"role": "tool", "content": "on its way", "tool_call_id": "c1", "status": "error"}
-    unmatched = {"role": "tool", "content": "who asked?", "tool_call_id": "c9"}
+    unmatched = {"role": "tool", "content": "no such call", "tool_call_id": "c9"}
 
     first, second = parse_messages({"messages": [request, result, unmatched]})
 
     assert first.tool_calls == (
-        ToolCall("find", '{"order":7}', "c1", (Part("text", "on its way"),), failed=True),
+        ToolCall("find", '{"order":7}', "c1", (MessagePart("text", "on its way"),), failed=True),
         ToolCall("wait", "{}", "c2"),
     )
-    assert second.parts == (Part("text", "who asked?"),)
+    assert second.parts == (MessagePart("text", "no such call"),)
 
 
 def test_reasoning_image_and_unknown_blocks_keep_their_kind():

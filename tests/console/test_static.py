@@ -42,7 +42,7 @@ def test_components_use_semantic_tokens_and_no_literal_colours():
 
 
 @needs_libraries
-# Collects into the folder that the tests of pages serve from, so it runs beside none of them.
+# Changes the folder from which page tests serve static files, so they must not run in parallel.
 @pytest.mark.xdist_group("browser")
 def test_style_sheet_is_collected_as_one_file_with_layers(tmp_path, monkeypatch):
     monkeypatch.setattr(staticfiles_storage, "location", str(tmp_path))

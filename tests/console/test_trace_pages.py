@@ -10,9 +10,9 @@ from apps.ingest.services import ingest_runs
 from tests.factories.tracing import (
     MULTIPART,
     ProjectFactory,
-    form,
     ingest,
-    read,
+    multipart_body,
+    read_run,
     stored_run,
     wire_run,
 )
@@ -25,15 +25,15 @@ def base(workspace):
     return f"/o/{workspace.pk}/projects"
 
 
-def project_of(workspace, run_id):
-    return read(workspace, run_id).row.project_id
+def find_project_id(workspace, run_id):
+    return read_run(workspace, run_id).row.project_id
 
 
-def address(base, workspace, run_id):
-    return f"{base}/p/{project_of(workspace, run_id)}/r/{run_id}"
+def run_url(base, workspace, run_id):
+    return f"{base}/p/{find_project_id(workspace, run_id)}/r/{run_id}"
 
 
-def queries(page, url):
+def count_queries(page, url):
     page.get(url)
     with CaptureQueriesContext(connection) as captured:
         assert page.get(url).status_code == 200
@@ -44,9 +44,10 @@ def test_empty_workspace_shows_how_to_send_a_trace(page, base, settings):
     settings.BASE_URL = "https://slipway.example"
 
     content = page.get(base).content.decode()
+    steps = page.get(base.replace("/projects", "/first-steps")).content.decode()
 
-    assert "No projects yet" in content
-    assert "LANGSMITH_ENDPOINT=https://slipway.example/api/v1" in content
+    assert "No traces yet" in content
+    assert "LANGSMITH_ENDPOINT=https://slipway.example/api/v1" in steps
 
 
 def test_project_list_shows_projects_of_the_workspace(page, base, workspace):
@@ -80,16 +81,16 @@ def test_project_list_is_filtered_by_name_and_paginated(page, base, workspace):
 
 def test_query_count_of_project_list_does_not_grow_with_its_length(page, base, workspace):
     ProjectFactory(workspace=workspace)
-    with_one = queries(page, base)
+    with_one = count_queries(page, base)
     ProjectFactory.create_batch(6, workspace=workspace)
 
-    assert queries(page, base) == with_one == 8
+    assert count_queries(page, base) == with_one == 8
 
 
 def test_trace_list_shows_escaped_inputs_and_errors_and_filters(page, base, workspace):
     run_id = stored_run(workspace, name="answer", inputs={"q": "<why>"}, tags=["prod"])
     failed = stored_run(workspace, name="fall", error="Boom: it broke")
-    project_id = project_of(workspace, run_id)
+    project_id = find_project_id(workspace, run_id)
 
     content = page.get(f"{base}/p/{project_id}").content.decode()
     errors = page.get(f"{base}/p/{project_id}", {"filter": 'eq(status, "error")'}).content.decode()
@@ -102,15 +103,15 @@ def test_trace_list_shows_escaped_inputs_and_errors_and_filters(page, base, work
 
 
 def test_query_count_of_trace_list_does_not_grow_with_its_length(page, base, workspace):
-    url = f"{base}/p/{project_of(workspace, stored_run(workspace))}"
-    with_one = queries(page, url)
+    url = f"{base}/p/{find_project_id(workspace, stored_run(workspace))}"
+    with_one = count_queries(page, url)
     for _ in range(6):
         stored_run(workspace)
 
-    assert queries(page, url) == with_one == 8
+    assert count_queries(page, url) == with_one == 8
 
 
-def nested(workspace):
+def ingest_nested_runs(workspace):
     root = wire_run(name="desk")
     child = wire_run(root, name="find", run_type="tool", error="Timeout: too slow", outputs=None)
     leaf = wire_run(child, name="ask", run_type="llm")
@@ -119,9 +120,9 @@ def nested(workspace):
 
 
 def test_trace_page_shows_the_tree_and_the_selected_run(page, base, workspace):
-    root, child, leaf = nested(workspace)
+    root, child, leaf = ingest_nested_runs(workspace)
 
-    response = page.get(address(base, workspace, child["id"]))
+    response = page.get(run_url(base, workspace, child["id"]))
     content = response.content.decode()
     tree = json.loads(bytes(response.context["tree"].as_json()))
 
@@ -136,9 +137,9 @@ def test_trace_page_shows_the_tree_and_the_selected_run(page, base, workspace):
 
 
 def test_htmx_request_for_a_run_returns_only_the_run(page, base, workspace):
-    _, _, leaf = nested(workspace)
+    _, _, leaf = ingest_nested_runs(workspace)
 
-    fragment = page.get(address(base, workspace, leaf["id"]), headers={"HX-Request": "true"})
+    fragment = page.get(run_url(base, workspace, leaf["id"]), headers={"HX-Request": "true"})
 
     content = fragment.content.decode().strip()
     assert content.startswith(f'<article class="run" data-run="{leaf["id"]}">')
@@ -147,18 +148,18 @@ def test_htmx_request_for_a_run_returns_only_the_run(page, base, workspace):
 
 
 def test_query_count_of_a_trace_does_not_grow_with_its_runs(page, base, workspace):
-    root, child, _ = nested(workspace)
-    url = address(base, workspace, root["id"])
-    with_three = queries(page, url)
+    root, child, _ = ingest_nested_runs(workspace)
+    url = run_url(base, workspace, root["id"])
+    with_three = count_queries(page, url)
     ingest(workspace, *(wire_run(child) for _ in range(20)))
 
-    assert queries(page, url) == with_three == 8
+    assert count_queries(page, url) == with_three == 8
 
 
 def test_payload_cannot_close_its_script_element(page, base, workspace):
     run_id = stored_run(workspace, inputs={"a": "</script><script>alert(1)</script>", "b": "&"})
 
-    content = page.get(address(base, workspace, run_id)).content.decode()
+    content = page.get(run_url(base, workspace, run_id)).content.decode()
 
     assert "<script>alert" not in content
     assert "\\u003C/script\\u003E" in content
@@ -166,7 +167,7 @@ def test_payload_cannot_close_its_script_element(page, base, workspace):
 
 def test_large_payload_is_loaded_separately(page, base, workspace):
     run_id = stored_run(workspace, outputs={"rows": ["x" * 1000] * 200})
-    url = address(base, workspace, run_id)
+    url = run_url(base, workspace, run_id)
 
     response = page.get(url)
     raw = page.get(f"{url}/outputs.json")
@@ -184,18 +185,18 @@ def test_messages_are_rendered_with_their_roles(page, base, workspace):
         inputs={"messages": [{"role": "user", "content": "Where is **it**?"}]},
     )
 
-    content = page.get(address(base, workspace, run_id)).content.decode()
+    content = page.get(run_url(base, workspace, run_id)).content.decode()
 
     assert '<li class="message" data-role="human">' in content
     assert "Where is **it**?</markdown-view>" in content
 
 
 @pytest.fixture
-def with_files(workspace):
+def run_with_files(workspace):
     run = wire_run()
-    kept = {k: v for k, v in run.items() if k not in ("inputs", "outputs")}
-    body = form(
-        (f"post.{run['id']}", kept),
+    fields = {k: v for k, v in run.items() if k not in ("inputs", "outputs")}
+    body = multipart_body(
+        (f"post.{run['id']}", fields),
         (f"attachment.{run['id']}.page", b"<script>alert(1)</script>", "Content-Type: text/html"),
         (f"attachment.{run['id']}.dot", b"\x89PNG", "Content-Type: image/png"),
     )
@@ -204,9 +205,9 @@ def with_files(workspace):
     return run["id"]
 
 
-def test_only_media_attachments_open_in_the_browser(page, base, workspace, with_files):
-    url = address(base, workspace, with_files)
-    files = {f.name: n for n, f in enumerate(read(workspace, with_files).row.attachments)}
+def test_only_media_attachments_open_in_the_browser(page, base, workspace, run_with_files):
+    url = run_url(base, workspace, run_with_files)
+    files = {f.name: n for n, f in enumerate(read_run(workspace, run_with_files).row.attachments)}
 
     html = page.get(f"{url}/attachments/{files['page']}")
     image = page.get(f"{url}/attachments/{files['dot']}")
@@ -225,15 +226,15 @@ def test_run_url_without_project_redirects_to_the_run(page, base, workspace):
 
     response = page.get(f"/o/{workspace.pk}/r/{run_id}")
 
-    assert response["Location"] == address(base, workspace, run_id)
+    assert response["Location"] == run_url(base, workspace, run_id)
 
 
 def test_run_of_another_project_or_workspace_is_404(page, base, workspace):
-    here = stored_run(workspace, session_name="here")
-    there = stored_run(workspace, session_name="there")
+    run_id = stored_run(workspace, session_name="here")
+    other_run_id = stored_run(workspace, session_name="there")
     foreign = stored_run()
 
-    wrong_project = f"{base}/p/{project_of(workspace, here)}/r/{there}"
+    wrong_project = f"{base}/p/{find_project_id(workspace, run_id)}/r/{other_run_id}"
 
     assert page.get(wrong_project).status_code == 404
     assert page.get(f"/o/{workspace.pk}/r/{foreign}").status_code == 404

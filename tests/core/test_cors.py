@@ -1,4 +1,4 @@
-"""Scripts of other origins and the APIs."""
+"""Requests of scripts from other origins to the APIs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ PREFLIGHT = ORIGIN | {
     "Access-Control-Request-Method": "POST",
     "Access-Control-Request-Headers": "x-api-key,content-type,content-encoding",
 }
-ASKED = {
+EXPECTED_HEADERS = {
     *("x-api-key", "x-tenant-id", "x-organization-id", "authorization", "content-type"),
     *("content-encoding", "x-pre-compressed-size", "x-post-compressed-size", "langsmith-project"),
 }
@@ -23,7 +23,7 @@ def test_preflight_is_answered_for_any_origin_without_cookies(client, db, path):
     assert response["Access-Control-Allow-Origin"] == "*"
     assert "PATCH" in response["Access-Control-Allow-Methods"]
     allowed = response["Access-Control-Allow-Headers"].replace(" ", "").split(",")
-    assert set(allowed) >= ASKED
+    assert set(allowed) >= EXPECTED_HEADERS
     assert "Access-Control-Allow-Credentials" not in response
 
 

@@ -8,7 +8,7 @@ from apps.core.json import Fragment, dumps, loads, storable
 
 
 @pytest.mark.parametrize(
-    ("text", "kept"),
+    ("text", "stored"),
     [
         (rb'"a\u0000b"', rb'"a\ufffdb"'),
         (rb'"\u0000\u0000"', rb'"\ufffd\ufffd"'),
@@ -17,18 +17,18 @@ from apps.core.json import Fragment, dumps, loads, storable
         (b'"plain"', b'"plain"'),
     ],
 )
-def test_storable_replaces_only_an_unescaped_nul(text, kept):
-    assert storable(text) == kept
+def test_storable_replaces_only_an_unescaped_nul(text, stored):
+    assert storable(text) == stored
 
 
 @given(st.recursive(st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
 def test_storable_changes_only_nuls(value):
     expected = json.loads(json.dumps(value).replace("\\u0000", "\\u0000"))
 
-    kept = loads(storable(json.dumps(value).encode()))
+    stored = loads(storable(json.dumps(value).encode()))
 
-    assert "\x00" not in json.dumps(kept, ensure_ascii=False)
-    assert kept == _without_nuls(expected)
+    assert "\x00" not in json.dumps(stored, ensure_ascii=False)
+    assert stored == _without_nuls(expected)
 
 
 def _without_nuls(value):

@@ -20,9 +20,9 @@ def test_pages_are_compressed_and_api_responses_are_not():
 
 
 def test_every_response_has_a_request_id(client):
-    given = client.get("/healthz", headers={"X-Request-ID": "abc-1"})
-    made = client.get("/healthz", headers={"X-Request-ID": "no good\n"})
+    with_id = client.get("/healthz", headers={"X-Request-ID": "abc-1"})
+    with_invalid_id = client.get("/healthz", headers={"X-Request-ID": "no good\n"})
 
-    assert given.headers["X-Request-ID"] == "abc-1"
-    assert made.headers["X-Request-ID"] not in {"", "no good\n"}
-    assert given.json() == {"ok": True}
+    assert with_id.headers["X-Request-ID"] == "abc-1"
+    assert with_invalid_id.headers["X-Request-ID"] not in {"", "no good\n"}
+    assert with_id.json() == {"ok": True}

@@ -6,12 +6,12 @@ import pytest
 from django.core.exceptions import SuspiciousOperation
 from django.core.files.storage import storages
 
-from apps.core import errors, objects
+from apps.core import errors, object_storage
 
 
 @pytest.fixture(scope="module")
 def s3_server():
-    """A server that speaks S3."""
+    """A server with the S3 API."""
     from moto.server import ThreadedMotoServer
 
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
@@ -21,20 +21,20 @@ def s3_server():
     server.stop()
 
 
-def use(settings, backend, **options):
-    default = {"BACKEND": f"apps.core.objects.{backend}", "OPTIONS": options}
+def configure_storage(settings, backend, **options):
+    default = {"BACKEND": f"apps.core.object_storage.{backend}", "OPTIONS": options}
     settings.STORAGES = settings.STORAGES | {"default": default}
 
 
 @pytest.fixture(params=["folder", "bucket"])
 def storage(request, settings, tmp_path):
     if request.param == "folder":
-        use(settings, "files.FileObjectStorage", location=tmp_path / "objects")
+        configure_storage(settings, "files.FileObjectStorage", location=tmp_path / "objects")
         yield
         return
     keys = {"access_key": "id", "secret_key": "secret", "region_name": "us-east-1"}
     url = request.getfixturevalue("s3_server")
-    use(
+    configure_storage(
         settings,
         "s3.S3ObjectStorage",
         bucket_name="bucket",
@@ -51,59 +51,59 @@ def storage(request, settings, tmp_path):
 @pytest.mark.usefixtures("storage")
 class TestEitherStorage:
     def test_stored_object_can_be_read(self):
-        objects.put("a/b/c", b"one")
-        objects.put("a/b/c", b"one")
+        object_storage.put("a/b/c", b"one")
+        object_storage.put("a/b/c", b"one")
 
-        assert objects.get("a/b/c") == b"one"
-        with objects.reader("a/b/c") as file:
+        assert object_storage.get("a/b/c") == b"one"
+        with object_storage.reader("a/b/c") as file:
             assert (file.read(2), file.read()) == (b"on", b"e")
 
     def test_missing_object_raises_file_not_found(self):
         with pytest.raises(FileNotFoundError):
-            objects.get("a/none")
+            object_storage.get("a/none")
         with pytest.raises(FileNotFoundError):
-            objects.reader("a/none")
+            object_storage.reader("a/none")
 
     def test_remove_deletes_only_the_given_objects(self):
         for name in ("one", "two", "three"):
-            objects.put(f"a/{name}", b"x")
+            object_storage.put(f"a/{name}", b"x")
 
-        objects.remove(["a/one", "a/never", "a/two"])
+        object_storage.remove(["a/one", "a/never", "a/two"])
 
-        assert objects.get("a/three") == b"x"
+        assert object_storage.get("a/three") == b"x"
         for name in ("one", "two"):
             with pytest.raises(FileNotFoundError):
-                objects.get(f"a/{name}")
+                object_storage.get(f"a/{name}")
 
     def test_remove_folder_deletes_everything_below(self):
-        objects.put("runs/1/a", b"x")
-        objects.put("runs/1/b/c", b"x")
-        objects.put("runs/11/a", b"x")
+        object_storage.put("runs/1/a", b"x")
+        object_storage.put("runs/1/b/c", b"x")
+        object_storage.put("runs/11/a", b"x")
 
-        objects.remove_folder("runs/1")
-        objects.remove_folder("runs/never")
+        object_storage.remove_folder("runs/1")
+        object_storage.remove_folder("runs/never")
 
         for path in ("runs/1/a", "runs/1/b/c"):
             with pytest.raises(FileNotFoundError):
-                objects.get(path)
-        assert objects.get("runs/11/a") == b"x"
+                object_storage.get(path)
+        assert object_storage.get("runs/11/a") == b"x"
 
     @pytest.mark.parametrize("path", ["../out", "/etc/passwd", "a/../../out"])
     def test_path_outside_the_storage_is_refused(self, path):
         with pytest.raises(SuspiciousOperation):
-            objects.put(path, b"x")
+            object_storage.put(path, b"x")
 
 
 def test_unwritable_folder_is_unavailable(settings, tmp_path):
     (tmp_path / "file").write_text("in the way")
-    use(settings, "files.FileObjectStorage", location=tmp_path / "file")
+    configure_storage(settings, "files.FileObjectStorage", location=tmp_path / "file")
 
     with pytest.raises(errors.Unavailable):
-        objects.put("a/b", b"x")
+        object_storage.put("a/b", b"x")
 
 
 def test_unreachable_bucket_is_unavailable(settings):
-    use(
+    configure_storage(
         settings,
         "s3.S3ObjectStorage",
         bucket_name="bucket",
@@ -114,18 +114,18 @@ def test_unreachable_bucket_is_unavailable(settings):
     )
 
     with pytest.raises(errors.Unavailable):
-        objects.put("a/b", b"x")
+        object_storage.put("a/b", b"x")
 
 
 def test_failed_write_leaves_no_partial_file(settings, tmp_path, monkeypatch):
-    use(settings, "files.FileObjectStorage", location=tmp_path)
-    objects.put("a/whole", b"x")
+    configure_storage(settings, "files.FileObjectStorage", location=tmp_path)
+    object_storage.put("a/whole", b"x")
 
-    def full(*_):
+    def raise_disk_full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("os.fsync", full)
+    monkeypatch.setattr("os.fsync", raise_disk_full)
     with pytest.raises(errors.Unavailable):
-        objects.put("a/half", b"x")
+        object_storage.put("a/half", b"x")
 
     assert [file.name for file in (tmp_path / "a").iterdir()] == ["whole"]

@@ -1,10 +1,10 @@
 import pytest
 
-from apps.core.http.paths import canonical
+from apps.core.http.middleware import canonical
 
 
 @pytest.mark.parametrize(
-    ("sent", "known_as"),
+    ("sent", "expected"),
     [
         ("/runs/multipart", "/runs/multipart"),
         ("/api/v1/runs/multipart", "/runs/multipart"),
@@ -23,5 +23,5 @@ from apps.core.http.paths import canonical
         ("/", "/"),
     ],
 )
-def test_each_prefix_maps_to_one_canonical_path(sent, known_as):
-    assert canonical(sent) == known_as
+def test_each_prefix_maps_to_one_canonical_path(sent, expected):
+    assert canonical(sent) == expected

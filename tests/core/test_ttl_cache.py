@@ -1,4 +1,4 @@
-"""Values that may be a moment old."""
+"""The cache of values with a time to live."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def lookups():
 
 @pytest.fixture
 def look_up(lookups):
-    def look(key):
+    def record_lookup(key):
         lookups.append(key)
         return f"{key}{len(lookups)}"
 
-    return look
+    return record_lookup
 
 
 def test_fresh_value_is_looked_up_once(clock, look_up, lookups):
@@ -52,16 +52,20 @@ def test_fresh_value_is_looked_up_once(clock, look_up, lookups):
 
 def test_one_caller_renews_while_others_use_the_old_value(clock, lookups):
     cache = TTLCache(3.0)
-    seen = []
+    stale_values = []
 
-    def slow(key):
-        seen.append(cache.get(key, pytest.fail))
+    def renew_slowly(key):
+        stale_values.append(cache.get(key, pytest.fail))
         return "new"
 
     cache.get("a", lambda _: "old")
     clock.now = 2.5
 
-    assert (cache.get("a", slow), seen, cache.get("a", pytest.fail)) == ("new", ["old"], "new")
+    assert (cache.get("a", renew_slowly), stale_values, cache.get("a", pytest.fail)) == (
+        "new",
+        ["old"],
+        "new",
+    )
 
 
 def test_expired_value_is_looked_up_again(clock, look_up):

@@ -1,4 +1,4 @@
-"""Several web processes on one socket."""
+"""Several web processes that share one listening socket."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def listener():
 @pytest.fixture
 async def servers(listener, tmp_path):
     servers = []
-    for place in range(2):
+    for index in range(2):
         config = uvicorn.Config(application, lifespan="off", log_config=None)
         config.load()
-        server = BalancedServer(config, ConnectionCounts(tmp_path / "counts", place, 2))
+        server = BalancedServer(config, ConnectionCounts(tmp_path / "counts", index, 2))
         server.lifespan = config.lifespan_class(config)
         await server.startup([listener.dup()])
         servers.append(server)
@@ -44,33 +44,33 @@ async def servers(listener, tmp_path):
 async def connect(listener):
     writers = []
 
-    async def opened():
+    async def open_connection():
         reader, writer = await asyncio.open_connection(*listener.getsockname())
         writers.append(writer)
         return reader, writer
 
-    yield opened
+    yield open_connection
     for writer in writers:
         writer.close()
 
 
-def taken(servers):
+def count_connections(servers):
     return [len(server.server_state.connections) for server in servers]
 
 
-async def answered(streams):
+async def send_request(streams):
     reader, writer = streams
     writer.write(REQUEST)
     return await reader.readuntil(b"\r\n\r\n")
 
 
 async def test_connections_are_balanced_over_processes(servers, connect):
-    lines = [await connect() for _ in range(8)]
+    connections = [await connect() for _ in range(8)]
 
-    answers = await asyncio.gather(*map(answered, lines))
+    answers = await asyncio.gather(*map(send_request, connections))
 
     assert all(answer.startswith(b"HTTP/1.1 204") for answer in answers)
-    assert taken(servers) == [4, 4]
+    assert count_connections(servers) == [4, 4]
 
 
 async def test_dead_process_receives_no_connections(servers, connect, tmp_path):
@@ -79,13 +79,13 @@ async def test_dead_process_receives_no_connections(servers, connect, tmp_path):
     servers[0]._accepting[0].cancel()
 
     for count in (1, 2, 3):
-        await answered(await connect())
+        await send_request(await connect())
         dead_counts.set(0)
-        assert taken(servers) == [0, count]
+        assert count_connections(servers) == [0, count]
 
 
 def test_restarted_process_resets_its_count(tmp_path):
-    first, second = (ConnectionCounts(tmp_path / "counts", place, 2) for place in range(2))
+    first, second = (ConnectionCounts(tmp_path / "counts", index, 2) for index in range(2))
     first.set(3)
     second.set(2)
 

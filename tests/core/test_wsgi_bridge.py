@@ -5,13 +5,14 @@ import pytest
 from django.http import HttpResponse, StreamingHttpResponse
 
 from apps.core.http import body_memory
-from apps.core.http.wsgi_bridge import WSGIBridge, build_environ, read_body
+from apps.core.http.body_reader import read_body
+from apps.core.http.wsgi_bridge import WSGIBridge, build_environ
 
-# A Django answer that closes looks after its thread's connections, and the threads last.
+# Closing a Django response checks the database connections of its thread.
 pytestmark = pytest.mark.django_db
 
 
-def scope(path="/x", method="GET", headers=(), query=b"", **extra):
+def make_scope(path="/x", method="GET", headers=(), query=b"", **extra):
     return {
         "type": "http",
         "method": method,
@@ -26,21 +27,23 @@ def scope(path="/x", method="GET", headers=(), query=b"", **extra):
     }
 
 
-def call(application, scope, *messages):
-    """The ASGI messages that the bridge sends back."""
+def call_bridge(application, asgi_scope, *messages):
+    """Return the ASGI messages that the bridge sends."""
     incoming, sent = list(messages), []
 
     async def receive():
+        if not incoming:
+            await asyncio.Event().wait()  # the connection stays open
         return incoming.pop(0)
 
     async def send(message):
         sent.append(message)
 
-    asyncio.run(WSGIBridge(application)(scope, receive, send))
+    asyncio.run(WSGIBridge(application)(asgi_scope, receive, send))
     return sent
 
 
-def body(chunk, *, more=False):
+def make_body_message(chunk, *, more=False):
     return {"type": "http.request", "body": chunk, "more_body": more}
 
 
@@ -51,11 +54,11 @@ def echo(environ, start_response):
 
 
 def test_chunked_body_is_reassembled():
-    sent = call(
+    sent = call_bridge(
         echo,
-        scope(method="POST", headers=[("transfer-encoding", "chunked")]),
-        body(b"ab", more=True),
-        body(b"cd"),
+        make_scope(method="POST", headers=[("transfer-encoding", "chunked")]),
+        make_body_message(b"ab", more=True),
+        make_body_message(b"cd"),
     )
 
     assert sent == [
@@ -68,13 +71,13 @@ def test_chunked_body_is_reassembled():
     ("headers", "chunks"),
     [
         ([("content-length", "2000")], []),
-        ([("transfer-encoding", "chunked")], [body(b"x" * 600, more=True)] * 2),
+        ([("transfer-encoding", "chunked")], [make_body_message(b"x" * 600, more=True)] * 2),
     ],
 )
 def test_oversized_body_is_refused_before_it_is_read(settings, headers, chunks):
     settings.MAX_BODY_BYTES = 1000
 
-    sent = call(echo, scope(method="POST", headers=headers), *chunks)
+    sent = call_bridge(echo, make_scope(method="POST", headers=headers), *chunks)
 
     assert sent[0]["status"] == 413
     assert json.loads(sent[1]["body"]) == {
@@ -87,9 +90,9 @@ def test_oversized_body_is_refused_before_it_is_read(settings, headers, chunks):
 def test_client_disconnect_during_the_body_skips_the_view():
     called = []
 
-    sent = call(
+    sent = call_bridge(
         lambda *_: called.append(1),
-        scope(method="POST", headers=[("content-length", "4")]),
+        make_scope(method="POST", headers=[("content-length", "4")]),
         {"type": "http.disconnect"},
     )
 
@@ -101,20 +104,20 @@ def test_streaming_response_is_sent_in_chunks_and_closed():
 
     def stream(environ, start_response):
         start_response("200 OK", [])
-        response = StreamingHttpResponse(iter([b"a", b"b"]))
+        response = StreamingHttpResponse(iter([b"a" * 262_144, b"b", b"c"]))
         response.close = lambda: closed.append(1)
         return response
 
-    sent = call(stream, scope())
+    sent = call_bridge(stream, make_scope())
 
-    assert [message.get("body") for message in sent[1:]] == [b"a", b"b", b""]
+    assert [message.get("body") for message in sent[1:]] == [b"a" * 262_144, b"bc"]
     assert closed == [1]
 
 
 def test_header_with_underscore_is_dropped():
-    sent = call(
+    sent = call_bridge(
         echo,
-        scope(headers=[("x_one", "forged"), ("x-one", "true"), ("x-one", "twice")]),
+        make_scope(headers=[("x_one", "forged"), ("x-one", "true"), ("x-one", "twice")]),
     )
 
     assert sent[0]["headers"] == [(b"x-seen", b"true,twice")]
@@ -122,8 +125,8 @@ def test_header_with_underscore_is_dropped():
 
 def test_environ_has_path_query_and_client():
     environ = build_environ(
-        scope("/caf%C3%A9", query=b"a=%20b"),
-        asyncio.run(read_body(scope(), None)),
+        make_scope("/caf%C3%A9", query=b"a=%20b"),
+        asyncio.run(read_body(make_scope(), None)),
     )
 
     assert environ["PATH_INFO"] == "/caf\xc3\xa9"
@@ -132,7 +135,7 @@ def test_environ_has_path_query_and_client():
 
 
 @pytest.fixture
-def small_room(settings):
+def nearly_full_memory(settings):
     settings.BODY_MEMORY_BYTES = 1000
     with body_memory.body_memory_budget.reserve() as others:
         others.add(700)
@@ -143,30 +146,36 @@ def small_room(settings):
 @pytest.mark.parametrize(
     ("headers", "chunks"),
     [
-        ([("content-length", "400")], []),
-        ([("transfer-encoding", "chunked")], [body(b"x" * 200, more=True)] * 2),
+        ([("content-length", "400")], [make_body_message(b"x" * 200, more=True)] * 2),
+        ([("transfer-encoding", "chunked")], [make_body_message(b"x" * 200, more=True)] * 2),
     ],
 )
-def test_body_beyond_the_memory_budget_is_unavailable(small_room, headers, chunks):
+def test_body_beyond_the_memory_budget_is_unavailable(nearly_full_memory, headers, chunks):
     called = []
 
-    sent = call(lambda *_: called.append(1), scope(method="POST", headers=headers), *chunks)
+    sent = call_bridge(
+        lambda *_: called.append(1), make_scope(method="POST", headers=headers), *chunks
+    )
 
     assert sent[0]["status"] == 503
     assert (b"retry-after", b"1") in sent[0]["headers"]
     assert json.loads(sent[1]["body"])["code"] == "busy"
     assert called == []
-    assert body_memory.body_memory_budget.used == small_room.size
+    assert body_memory.body_memory_budget.used == nearly_full_memory.size
 
 
-def test_reservation_is_released_after_the_request(small_room):
-    seen = []
+def test_reservation_is_released_after_the_request(nearly_full_memory):
+    used_bytes = []
 
-    def look(environ, start_response):
-        seen.append(body_memory.body_memory_budget.used)
+    def record_used_bytes(environ, start_response):
+        used_bytes.append(body_memory.body_memory_budget.used)
         return echo(environ, start_response)
 
-    sent = call(look, scope(method="POST", headers=[("content-length", "200")]), body(b"x" * 200))
+    sent = call_bridge(
+        record_used_bytes,
+        make_scope(method="POST", headers=[("content-length", "200")]),
+        make_body_message(b"x" * 200),
+    )
 
-    assert (sent[0]["status"], seen) == (201, [900])
+    assert (sent[0]["status"], used_bytes) == (201, [900])
     assert body_memory.body_memory_budget.used == 700

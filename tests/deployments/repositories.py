@@ -1,4 +1,4 @@
-"""Small Git repositories, made for a test and cloned for real."""
+"""Small Git repositories that tests create and builds clone."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-# Found before a test takes git off the path.
+# Resolved before a test removes git from the path.
 GIT = shutil.which("git") or "git"
 
 GRAPH = """
@@ -36,20 +36,20 @@ WORKING = {"langgraph.json": json.dumps(CONFIG), "agent.py": GRAPH}
 
 
 class Repository:
-    """A repository whose commits are written as the files they hold."""
+    """A repository; each commit is given as its files."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.url = folder.as_uri()
         folder.mkdir()
-        # Builds run as another user, which passes through here.
+        # Builds run as another user, which must be able to read the folder.
         folder.chmod(0o755)
         self.git("init", "--quiet", "--initial-branch", "main")
 
     def commit(self, files: dict[str, str], subject: str = "A commit") -> str:
         """Replace all files and return the commit's id."""
-        for old in self.git("ls-files").split():
-            (self.folder / old).unlink()
+        for path in self.git("ls-files").split():
+            (self.folder / path).unlink()
         for name, text in files.items():
             path = self.folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -61,7 +61,7 @@ class Repository:
         self.git("commit", "--quiet", "--allow-empty", "--message", subject)
         return self.git("rev-parse", "HEAD").strip()
 
-    def git(self, *words: str) -> str:
-        who = ["-c", "user.name=Ann", "-c", "user.email=ann@example.com"]
-        argv = [GIT, *who, "-c", "commit.gpgsign=false", "-C", str(self.folder), *words]
+    def git(self, *arguments: str) -> str:
+        identity = ["-c", "user.name=Ann", "-c", "user.email=ann@example.com"]
+        argv = [GIT, *identity, "-c", "commit.gpgsign=false", "-C", str(self.folder), *arguments]
         return subprocess.run(argv, check=True, capture_output=True, text=True).stdout

@@ -63,11 +63,11 @@ def test_file_type_of_each_path(directory):
     (directory.source / "app").mkdir()
     (directory.source / "app/x.py").write_text("")
 
-    found = [
+    file_types = [
         directory.file_type(path) for path in ("", "app", "app/x.py", "app/y.py", "app/x.py/z")
     ]
 
-    assert found == ["folder", "folder", "file", "missing", "missing"]
+    assert file_types == ["folder", "folder", "file", "missing", "missing"]
 
 
 def test_create_again_empties_the_folder(directory):
@@ -86,11 +86,11 @@ def test_folder_is_accessible_to_its_owner_only(directory):
 
 def test_folder_without_permissions_is_removed(directory, tmp_path):
     (tmp_path / "kept").write_text("outside")
-    shut = directory.source / "shut"
-    shut.mkdir()
-    (shut / "file").write_text("")
+    locked_folder = directory.source / "shut"
+    locked_folder.mkdir()
+    (locked_folder / "file").write_text("")
     (directory.source / "link").symlink_to(tmp_path / "kept")
-    shut.chmod(0)
+    locked_folder.chmod(0)
 
     remove_tree(directory.folder)
 

@@ -2,17 +2,22 @@
 
 import json
 import os
+import socket
 from pathlib import Path
 
 import pytest
+from django.db import transaction
+from django.utils import timezone
 
+from apps.core.instance import Instance
 from apps.deployments import services
 from apps.deployments.build_dirs import RevisionDir
 from apps.deployments.builds import build_context as build_contexts
 from apps.deployments.builds.build import build
 from apps.deployments.models import Deployment, LogLine, RevisionGraph
+from apps.deployments.services import progress
 from tests import services as test_services
-from tests.deployments.repositories import CONFIG, GRAPH, WORKING, Repository
+from tests.deployments.repositories import CONFIG, GRAPH, WORKING
 from tests.factories.deployments import DeploymentFactory
 from tests.factories.organizations import WorkspaceFactory
 
@@ -38,37 +43,32 @@ def workspace():
 
 
 @pytest.fixture
-def repository(tmp_path):
-    return Repository(tmp_path / "repository")
-
-
-@pytest.fixture
 def deployment(workspace, repository):
     return DeploymentFactory(workspace=workspace, repo_url=repository.url)
 
 
-def built(deployment):
-    """A new revision after its build."""
+def build_revision(deployment):
+    """Create a revision, build it and return it."""
     revision = services.create_revision(deployment=Deployment.unscoped.get(pk=deployment.pk))
     build(revision.pk)
     revision.refresh_from_db()
     return revision
 
 
-def log_of(revision):
+def read_log(revision):
     return "\n".join(
         line.message for line in LogLine.unscoped.filter(revision=revision).order_by("pk")
     )
 
 
-def folder_of(revision):
+def revision_folder(revision):
     return RevisionDir.for_attempt(revision.pk, revision.attempt, ORGANIZATION_NUMBER).folder
 
 
 def test_agent_is_built_activated_kept_after_a_failure_and_redeployed(deployment, repository):
     commit = repository.commit(WORKING, "Shout at people")
 
-    first = built(deployment)
+    first = build_revision(deployment)
 
     assert (first.status, first.failure) == ("DEPLOYED", "")
     assert (first.commit_sha, first.commit_subject) == (commit, "Shout at people")
@@ -86,29 +86,70 @@ def test_agent_is_built_activated_kept_after_a_failure_and_redeployed(deployment
     assert [node["id"] for node in graph.drawing["nodes"]] == ["__start__", "shout", "__end__"]
     deployment.refresh_from_db()
     assert (deployment.status, deployment.active_revision_id) == ("READY", first.pk)
-    assert "Deployed: revision" in log_of(first)
+    assert "Deployed: revision" in read_log(first)
 
-    # A broken commit fails, and the first revision goes on serving.
+    # A broken commit fails, and the first revision continues to serve.
     repository.commit({**WORKING, "langgraph.json": "{"})
-    second = built(deployment)
+    second = build_revision(deployment)
 
     assert second.status == "BUILD_FAILED"
     assert second.failure.startswith("langgraph.json is not valid JSON: ")
-    assert not folder_of(second).exists()
+    assert not revision_folder(second).exists()
     deployment.refresh_from_db()
     assert deployment.active_revision_id == first.pk
 
-    # The old revision is deployed again from what was built then.
-    lines = LogLine.unscoped.filter(revision=first).count()
+    # The first revision is redeployed from its earlier build.
+    line_count = LogLine.unscoped.filter(revision=first).count()
+    redeployed_at = timezone.now()
     services.redeploy(revision=first)
     build(first.pk)
 
     first.refresh_from_db()
     assert (first.status, first.built_attempt, first.attempt) == ("DEPLOYED", 1, 2)
-    again = [
-        line.message for line in LogLine.unscoped.filter(revision=first).order_by("pk")[lines:]
+    redeploy_messages = [
+        line.message for line in LogLine.unscoped.filter(revision=first).order_by("pk")[line_count:]
     ]
-    assert again[0] == "==> Starting the agent"
+    assert redeploy_messages[0] == "==> Starting the agent"
+    assert redeployed_at < first.started_at < first.finished_at
+    assert first.shown_status == "DEPLOYED"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_status_and_last_line_of_a_deployed_revision_are_stored_together(
+    deployment, repository, monkeypatch
+):
+    repository.commit(WORKING)
+    logs_at_activation = []
+    activate = progress.activate
+
+    def record_then_activate(revision):
+        activate(revision)
+        transaction.on_commit(lambda: logs_at_activation.append(read_log(revision)))
+
+    monkeypatch.setattr(progress, "activate", record_then_activate)
+
+    revision = build_revision(deployment)
+
+    assert logs_at_activation[0].splitlines()[-1] == (
+        f"Deployed: revision {revision.number} is active."
+    )
+
+
+def test_flat_library_of_a_monorepo_is_importable_by_its_folder_name(deployment, repository):
+    config = {**CONFIG, "dependencies": [".", "../../libs/common"]}
+    repository.commit(
+        {
+            "apps/agent/langgraph.json": json.dumps(config),
+            "apps/agent/agent.py": f"from common.helpers import PREFIX\n{GRAPH}",
+            "libs/common/__init__.py": "",
+            "libs/common/helpers.py": "PREFIX = '>'",
+        }
+    )
+    Deployment.unscoped.update(config_path="apps/agent/langgraph.json")
+
+    revision = build_revision(deployment)
+
+    assert (revision.status, revision.failure) == ("DEPLOYED", "")
 
 
 BROKEN = {
@@ -133,14 +174,14 @@ BROKEN = {
 
 @pytest.mark.parametrize("case", BROKEN)
 def test_broken_project_fails_with_a_message_for_its_author(deployment, repository, case):
-    files, says = BROKEN[case]
+    files, message = BROKEN[case]
     repository.commit(files)
 
-    revision = built(deployment)
+    revision = build_revision(deployment)
 
     assert revision.status == "BUILD_FAILED"
-    assert revision.failure.startswith(says)
-    assert log_of(revision).endswith(revision.failure)
+    assert revision.failure.startswith(message)
+    assert read_log(revision).endswith(revision.failure)
     assert revision.status_changes.in_order().last().detail == revision.failure
     deployment.refresh_from_db()
     assert (deployment.status, deployment.active_revision_id) == ("AWAITING_DATABASE", None)
@@ -152,7 +193,7 @@ def test_a_link_to_the_platforms_files_is_not_read(deployment, repository, data_
     (repository.folder / "langgraph.json").symlink_to(data_folder / "bait")
     repository.commit_all()
 
-    revision = built(deployment)
+    revision = build_revision(deployment)
 
     assert revision.failure.startswith("langgraph.json cannot be read")
 
@@ -166,24 +207,43 @@ def test_hooks_and_filters_of_a_repository_do_not_run(deployment, repository, tm
         }
     )
 
-    revision = built(deployment)
+    revision = build_revision(deployment)
 
     assert "cannot be cloned" in revision.failure
     assert not Path("/tmp/evil").exists()
 
 
-def test_a_dependency_that_cannot_be_installed(deployment, repository):
+def test_a_dependency_that_cannot_be_installed_fails_the_build(deployment, repository):
     config = {**CONFIG, "dependencies": [".", "slipway-has-no-such-package==1.0"]}
     repository.commit({**WORKING, "langgraph.json": json.dumps(config)})
 
-    revision = built(deployment)
+    revision = build_revision(deployment)
 
     assert revision.status == "BUILD_FAILED"
     assert revision.failure.startswith("The dependencies cannot be installed: ")
     assert "slipway-has-no-such-package" in revision.failure
 
 
-def test_a_graph_that_does_not_import(deployment, repository):
+def test_the_oldest_supported_langgraph_builds(deployment, repository):
+    config = {**CONFIG, "dependencies": [".", "langgraph==0.4.10"]}
+    repository.commit({**WORKING, "langgraph.json": json.dumps(config)})
+
+    revision = build_revision(deployment)
+
+    assert (revision.failure, revision.status) == ("", "DEPLOYED")
+
+
+def test_a_langgraph_that_is_too_old_fails_the_build_by_name(deployment, repository):
+    config = {**CONFIG, "dependencies": [".", "langgraph<0.3"]}
+    repository.commit({**WORKING, "langgraph.json": json.dumps(config)})
+
+    revision = build_revision(deployment)
+
+    assert revision.failure.startswith("The dependencies cannot be installed: ")
+    assert "langgraph>=0.4.10" in revision.failure
+
+
+def test_a_graph_that_cannot_be_imported_fails_the_build(deployment, repository):
     graphs = {"broken": "./broken.py:graph", "absent": "./agent.py:nothing"}
     repository.commit(
         {
@@ -193,7 +253,7 @@ def test_a_graph_that_does_not_import(deployment, repository):
         }
     )
 
-    revision = built(deployment)
+    revision = build_revision(deployment)
 
     assert revision.status == "BUILD_FAILED"
     assert "No module named 'surely_not_there'" in revision.failure
@@ -201,18 +261,18 @@ def test_a_graph_that_does_not_import(deployment, repository):
     assert "`./agent.py` has no `nothing`. It defines: " in revision.failure
 
 
-HOSTILE = """
-import os, pathlib, socket
+MALICIOUS_SETUP = """
+import os, pathlib, socket, urllib.request
 
-found = []
+results = []
 
-def attempt(what, deed):
+def attempt(target, action):
     try:
-        found.append(f"LEAK {what}: {deed()!r}"[:300])
+        results.append(f"LEAK {target}: {action()!r}"[:300])
     except Exception as error:
-        found.append(f"refused {what}: {type(error).__name__}")
+        results.append(f"refused {target}: {type(error).__name__}")
 
-# Of the folders above its own only the way there is visible.
+# Of the parent folders only the path to its own folder is visible.
 attempt("data", lambda: sorted(set(os.listdir(DATA)) - {"revisions", "package-cache"})[0])
 attempt("other revisions", lambda: os.listdir(DATA + "/revisions")[1])
 attempt("other caches", lambda: os.listdir(DATA + "/package-cache")[1])
@@ -232,38 +292,71 @@ attempt("environment of others", lambda: [
     and b"DATABASE_URL" in open(f"/proc/{p}/environ", "rb").read()
 ] or 1 / 0)
 attempt("root", lambda: os.setuid(0))
-raise SystemExit("REPORT " + " | ".join(found))
+attempt("loopback", lambda: socket.create_connection(("127.0.0.1", PORT), 5))
+attempt("loopback IPv6", lambda: socket.create_connection(("::1", PORT), 5))
+attempt("private range", lambda: socket.create_connection(("10.0.0.1", 80), 5))
+attempt("metadata", lambda: socket.create_connection(("169.254.169.254", 80), 5))
+attempt("abstract socket", lambda: socket.socket(socket.AF_UNIX).connect("\\0" + ABSTRACT))
+attempt("raw socket", lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, 1))
+for host in ("127.0.0.1", "2130706433", "[::ffff:127.0.0.1]", "169.254.169.254", "10.0.0.1"):
+    url = f"http://{host}:{PORT}/"
+    attempt("proxy " + host, lambda: urllib.request.urlopen(url, timeout=20))
+raise SystemExit("REPORT " + " | ".join(results))
 """
 
 
 def test_malicious_build_step_cannot_access_the_platform(deployment, repository, data_folder):
-    from apps.core.instance import Instance
-
     (data_folder / "bait").write_text("the platform's secret")
-    places = {
+    variables = {
         "DATA": str(data_folder),
         "SOCKETS": str(Instance(Path(os.environ[test_services.FOLDER], "services")).socket_dir),
         "BUILDER": os.getpid(),
+        "ABSTRACT": f"slipway-build-{os.getpid()}",
     }
-    header = "".join(f"{name} = {value!r}\n" for name, value in places.items())
-    repository.commit({**WORKING, "pyproject.toml": PYPROJECT, "setup.py": header + HOSTILE})
+    service = socket.create_server(("", 0), family=socket.AF_INET6, dualstack_ipv6=True)
+    abstract = socket.socket(socket.AF_UNIX)
+    abstract.bind("\0" + variables["ABSTRACT"])
+    abstract.listen()
+    variables["PORT"] = service.getsockname()[1]
+    header = "".join(f"{name} = {value!r}\n" for name, value in variables.items())
+    repository.commit(
+        {**WORKING, "pyproject.toml": PYPROJECT, "setup.py": header + MALICIOUS_SETUP}
+    )
 
-    revision = built(deployment)
+    with service, abstract:
+        revision = build_revision(deployment)
 
-    report = next(line for line in log_of(revision).splitlines() if "REPORT " in line)
+    report = next(line for line in read_log(revision).splitlines() if "REPORT " in line)
     assert revision.status == "BUILD_FAILED"
     assert "LEAK" not in report
-    assert report.count("refused") == 12
+    assert report.count("refused") == 23
     assert not (data_folder / "evil").exists()
 
 
-def test_a_build_that_takes_too_long_is_stopped(deployment, repository, settings):
+def test_a_build_past_its_time_limit_is_stopped(deployment, repository, settings):
     settings.BUILD_TIMEOUT_SECONDS = 4
     repository.commit({**WORKING, "pyproject.toml": PYPROJECT, "setup.py": SLEEPER})
 
-    revision = built(deployment)
+    revision = build_revision(deployment)
 
     assert revision.failure == "The build exceeded its time limit of 4 seconds."
+
+
+@pytest.mark.parametrize(
+    "blocking",
+    ["threading.Event().wait()", pytest.param("time.sleep(600)", marks=pytest.mark.slow)],
+)
+def test_an_import_past_its_time_limit_is_stopped_where_it_hangs(
+    deployment, repository, settings, blocking
+):
+    settings.GRAPH_IMPORT_TIMEOUT_SECONDS = 15
+    module = f"import threading, time\n\n\ndef wait():\n    {blocking}\n\n\nwait()\n"
+    repository.commit({**WORKING, "agent.py": module})
+
+    revision = build_revision(deployment)
+
+    assert revision.failure.startswith("The import of the graphs exceeded its time limit of 15 s")
+    assert 'agent.py", line 5 in wait' in read_log(revision)
 
 
 def test_an_interrupted_build_stops(deployment, repository, monkeypatch):
@@ -272,15 +365,15 @@ def test_an_interrupted_build_stops(deployment, repository, monkeypatch):
     revision = services.create_revision(deployment=deployment)
     tick = build_contexts.BuildContext.tick
 
-    def interrupting(context):
-        if "Installing dependencies" in log_of(revision):
+    def interrupt_then_tick(context):
+        if "Installing dependencies" in read_log(revision):
             monkeypatch.setattr(build_contexts.BuildContext, "tick", tick)
             services.interrupt_revision(revision=revision)
         tick(context)
 
-    monkeypatch.setattr(build_contexts.BuildContext, "tick", interrupting)
+    monkeypatch.setattr(build_contexts.BuildContext, "tick", interrupt_then_tick)
     build(revision.pk)
 
     revision.refresh_from_db()
     assert revision.status == "INTERRUPTED"
-    assert log_of(revision).endswith("The build of this revision was stopped.")
+    assert read_log(revision).endswith("The build of this revision was stopped.")

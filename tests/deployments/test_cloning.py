@@ -1,4 +1,4 @@
-"""Getting the source with git and, on a machine without git, with Dulwich: the same promises."""
+"""Cloning with git and, on a machine without git, with Dulwich; both behave the same."""
 
 import ipaddress
 import os
@@ -22,7 +22,7 @@ from cryptography.x509.oid import NameOID
 from apps.deployments import checks, git, sample
 from apps.deployments.builds import clone
 from apps.deployments.builds.build_context import BuildContext, BuildFailed
-from apps.deployments.builds.source import Commit
+from apps.deployments.builds.clone import ClonedCommit
 from apps.deployments.models import LogLine
 from apps.deployments.services import progress
 from apps.deployments.services.logs import RevisionLog
@@ -52,7 +52,7 @@ def no_git(monkeypatch, tmp_path):
 
 @pytest.fixture(params=["git", "dulwich"])
 def program(request):
-    """Each test is run with git and without."""
+    """Runs each test with git and without."""
     if request.param == "dulwich":
         request.getfixturevalue("no_git")
     assert git.is_installed() is (request.param == "git")
@@ -60,13 +60,8 @@ def program(request):
 
 
 @pytest.fixture
-def repository(tmp_path):
-    return Repository(tmp_path / "repository")
-
-
-@pytest.fixture
-def cloned():
-    """Clones for a revision: the commit, the folder and the log."""
+def clone_source():
+    """Return a function that clones a source and returns the commit, the folder and the log."""
 
     workspace = WorkspaceFactory(organization__number=ORGANIZATION_NUMBER)
 
@@ -86,25 +81,25 @@ def cloned():
 
 
 @pytest.fixture
-def refusal(cloned):
-    def why(url, ref=""):
+def clone_error(clone_source):
+    def read_clone_error(url, ref=""):
         with pytest.raises(BuildFailed) as failure:
-            cloned(url, ref)
+            clone_source(url, ref)
         return str(failure.value)
 
-    return why
+    return read_clone_error
 
 
-def test_the_default_branch_comes_with_its_files(program, repository, cloned):
+def test_the_default_branch_is_cloned_with_its_files(program, repository, clone_source):
     repository.commit({"old.txt": "old"}, "The first")
     sha = repository.commit({"a/b.txt": "one\n", "run.sh": ""}, "Words\n more words\n\nA body")
     (repository.folder / "run.sh").chmod(0o755)
     (repository.folder / "link").symlink_to("a/b.txt")
     sha = repository.commit_all("Words\nmore words\n\nA body")
 
-    commit, source, log = cloned(repository.url)
+    commit, source, log = clone_source(repository.url)
 
-    assert commit == Commit(sha, "Words more words")
+    assert commit == ClonedCommit(sha, "Words more words")
     assert sorted(path.name for path in source.iterdir()) == [".git", "a", "link", "run.sh"]
     assert (source / "a/b.txt").read_text() == "one\n"
     assert (source / "link").readlink() == Path("a/b.txt")
@@ -113,7 +108,7 @@ def test_the_default_branch_comes_with_its_files(program, repository, cloned):
     assert (source / ".git/shallow").read_text() == f"{sha}\n"
 
 
-def test_a_branch_a_tag_and_a_commit_are_found_by_name(program, repository, cloned):
+def test_a_branch_a_tag_and_a_commit_are_cloned_by_name(program, repository, clone_source):
     first = repository.commit({"v": "1"}, "One")
     repository.git("tag", "--annotate", "v1", "--message", "The first version")
     repository.git("tag", "plain")
@@ -122,89 +117,112 @@ def test_a_branch_a_tag_and_a_commit_are_found_by_name(program, repository, clon
     repository.git("checkout", "--quiet", "main")
     repository.commit({"v": "3"}, "Three")
 
-    def found(ref):
-        commit, source, _ = cloned(repository.url, ref)
+    def clone_ref(ref):
+        commit, source, _ = clone_source(repository.url, ref)
         return commit, (source / "v").read_text()
 
-    assert found("v1") == (Commit(first, "One"), "1")
-    assert found("plain") == (Commit(first, "One"), "1")
-    assert found("refs/tags/v1") == (Commit(first, "One"), "1")
-    assert found("feature/two") == (Commit(second, "Two"), "2")
-    assert found(first) == (Commit(first, "One"), "1")
+    assert clone_ref("v1") == (ClonedCommit(first, "One"), "1")
+    assert clone_ref("plain") == (ClonedCommit(first, "One"), "1")
+    assert clone_ref("refs/tags/v1") == (ClonedCommit(first, "One"), "1")
+    assert clone_ref("feature/two") == (ClonedCommit(second, "Two"), "2")
+    assert clone_ref(first) == (ClonedCommit(first, "One"), "1")
 
 
-def test_a_ref_that_does_not_exist(program, repository, refusal):
+def test_a_missing_ref_is_reported(program, repository, clone_error):
     repository.commit({"v": "1"})
 
     for ref in ("nowhere", "0" * 40):
-        says = f"The repository {repository.url} has no branch, tag or commit {ref}."
-        assert refusal(repository.url, ref) == says
+        message = f"The repository {repository.url} has no branch, tag or commit {ref}."
+        assert clone_error(repository.url, ref) == message
 
 
-def test_an_empty_repository(program, repository, refusal):
-    says = f"The repository {repository.url} is empty: it has no commit."
+def test_an_empty_repository_is_reported(program, repository, clone_error):
+    message = f"The repository {repository.url} is empty: it has no commit."
 
-    assert refusal(repository.url) == says
+    assert clone_error(repository.url) == message
 
 
-def test_a_repository_that_does_not_exist(program, tmp_path, refusal):
+def test_a_missing_repository_is_reported(program, tmp_path, clone_error):
     url = (tmp_path / "nowhere").as_uri()
 
-    assert refusal(url) == f"There is no repository at {url}."
+    assert clone_error(url) == f"There is no repository at {url}."
 
 
-def test_a_folder_that_is_no_repository(program, tmp_path, refusal):
+def test_a_folder_that_is_not_a_repository_is_reported(program, tmp_path, clone_error):
     (tmp_path / "folder").mkdir(mode=0o755)
     url = (tmp_path / "folder").as_uri()
 
-    assert refusal(url) == f"There is no repository at {url}."
+    assert clone_error(url) == f"There is no repository at {url}."
 
 
-def test_clone_fails_after_file_git_is_disallowed(program, repository, refusal, settings):
+@pytest.mark.skipif(os.geteuid() != 0, reason="builds have a user of their own as root only")
+@pytest.mark.parametrize(("mode", "parent_mode"), [(0o700, 0o755), (0o755, 0o700), (0o711, 0o755)])
+def test_repository_is_read_with_the_rights_of_the_build_user(
+    program, open_folder, clone_error, mode, parent_mode
+):
+    parent = open_folder / "private"
+    parent.mkdir()
+    repository = Repository(parent / "repository")
+    repository.commit({"secret.txt": "of root"})
+    repository.folder.chmod(mode)
+    parent.chmod(parent_mode)
+
+    message = clone_error(repository.url)
+
+    is_hidden = parent_mode == 0o700
+    assert message == (
+        f"There is no repository at {repository.url}."
+        if is_hidden
+        else f"The repository {repository.url} cannot be read by the unprivileged user that builds"
+        " run as."
+    )
+
+
+def test_clone_fails_after_file_git_is_disallowed(program, repository, clone_error, settings):
     repository.commit({"v": "1"})
     settings.ALLOW_FILE_GIT = False
 
-    assert refusal(repository.url).endswith(
+    assert clone_error(repository.url).endswith(
         "are not allowed on this installation (ALLOW_FILE_GIT)."
     )
 
 
-def test_clone_from_a_private_address_fails(program, refusal, settings):
+def test_clone_from_a_private_address_fails(program, clone_error, settings):
     settings.ALLOW_PRIVATE_ADDRESSES = False
 
-    assert "is on a private network" in refusal("http://127.0.0.1:9/a.git")
+    assert "is on a private network" in clone_error("http://127.0.0.1:9/a.git")
 
 
-def test_a_server_that_does_not_answer(program, refusal):
+def test_an_unreachable_server_is_reported(program, clone_error):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
 
     for scheme in ("git", "http"):
         url = f"{scheme}://127.0.0.1:{port}/a.git"
-        assert refusal(url) == f"The server of {url} cannot be reached."
+        assert clone_error(url) == f"The server of {url} cannot be reached."
 
 
-def test_hooks_and_filters_do_not_run(program, repository, cloned, tmp_path):
+def test_hooks_and_filters_do_not_run(program, repository, clone_source, tmp_path):
     repository.commit({".gitattributes": "*.txt filter=evil eol=crlf\n", "a.txt": "a\n"})
-    mark = tmp_path / "ran"
-    repository.git("config", "filter.evil.smudge", f"touch {mark}")
+    marker = tmp_path / "ran"
+    repository.git("config", "filter.evil.smudge", f"touch {marker}")
     hook = repository.folder / ".git/hooks/post-checkout"
-    hook.write_text(f"#!/bin/sh\ntouch {mark}\n")
+    hook.write_text(f"#!/bin/sh\ntouch {marker}\n")
     hook.chmod(0o755)
 
-    _, source, _ = cloned(repository.url)
+    _, source, _ = clone_source(repository.url)
 
     assert (source / "a.txt").exists()
     assert not (source / ".git/hooks/post-checkout").exists()
-    assert not mark.exists()
+    assert not marker.exists()
 
 
 @pytest.fixture
-def git_server(tmp_path):
-    """A Git server on a port of this machine; answers the address that its repositories have."""
+def git_server(open_folder):
+    """Run a Git server on a local port and yield the base address of its repositories."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    options = ["--reuseaddr", "--listen=127.0.0.1", f"--port={port}", f"--base-path={tmp_path}"]
+    options = ["--reuseaddr", "--listen=127.0.0.1", f"--port={port}", f"--base-path={open_folder}"]
     server = subprocess.Popen(
         [GIT, "-c", "safe.directory=*", "daemon", "--export-all", "--verbose", *options],
         stderr=subprocess.PIPE,
@@ -217,23 +235,25 @@ def git_server(tmp_path):
 
 
 def test_a_repository_is_fetched_from_a_git_server(
-    program, repository, git_server, cloned, refusal
+    program, repository, git_server, clone_source, clone_error
 ):
     first = repository.commit({"v": "1"}, "First words")
     second = repository.commit({"v": "2"}, "Second words")
     url = f"{git_server}/repository"
 
-    assert cloned(url)[0] == Commit(second, "Second words")
-    assert cloned(url, "main")[0] == Commit(second, "Second words")
-    assert cloned(url, first)[0] == Commit(first, "First words")
-    assert refusal(url, "nowhere") == f"The repository {url} has no branch, tag or commit nowhere."
-    assert refusal(url, "0" * 40).endswith(f"has no branch, tag or commit {'0' * 40}.")
+    assert clone_source(url)[0] == ClonedCommit(second, "Second words")
+    assert clone_source(url, "main")[0] == ClonedCommit(second, "Second words")
+    assert clone_source(url, first)[0] == ClonedCommit(first, "First words")
+    assert (
+        clone_error(url, "nowhere") == f"The repository {url} has no branch, tag or commit nowhere."
+    )
+    assert clone_error(url, "0" * 40).endswith(f"has no branch, tag or commit {'0' * 40}.")
     missing = f"{git_server}/nowhere"
-    assert refusal(missing) == f"There is no repository at {missing}."
+    assert clone_error(missing) == f"There is no repository at {missing}."
 
 
 def git_over_http(folder):
-    """A WSGI application: git's own, for the repositories in a folder; /private wants a sign-in."""
+    """Return a WSGI application that serves a folder with git; /private requires a sign-in."""
 
     def application(environ, start_response):
         if environ["PATH_INFO"].startswith("/private"):
@@ -250,7 +270,7 @@ def git_over_http(folder):
                 "GIT_PROTOCOL": environ.get("HTTP_GIT_PROTOCOL", ""),
                 "HTTP_CONTENT_ENCODING": environ.get("HTTP_CONTENT_ENCODING", ""),
             },
-            check=False,  # it has said why to the client
+            check=False,  # git has sent the error to the client
             capture_output=True,
         )
         head, _, body = answer.stdout.partition(b"\r\n\r\n")
@@ -266,14 +286,14 @@ def git_over_http(folder):
     return application
 
 
-class Quiet(WSGIRequestHandler):
+class QuietHandler(WSGIRequestHandler):
     def log_message(self, *_):
         pass
 
 
 @contextmanager
-def serving(application, tls=None):
-    with make_server("127.0.0.1", 0, application, handler_class=Quiet) as server:
+def serve_wsgi(application, tls=None):
+    with make_server("127.0.0.1", 0, application, handler_class=QuietHandler) as server:
         if tls is not None:
             server.socket = tls.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -285,22 +305,22 @@ def serving(application, tls=None):
             thread.join()
 
 
-def test_a_repository_is_fetched_from_a_web_server(program, repository, cloned, refusal):
+def test_a_repository_is_fetched_from_a_web_server(program, repository, clone_source, clone_error):
     first = repository.commit({"v": "1"}, "First words")
     second = repository.commit({"v": "2"}, "Second words")
 
-    with serving(git_over_http(repository.folder.parent)) as port:
+    with serve_wsgi(git_over_http(repository.folder.parent)) as port:
         web = f"http://127.0.0.1:{port}"
         url = f"{web}/repository"
 
-        assert cloned(url)[0] == Commit(second, "Second words")
-        assert cloned(url, "main")[0] == Commit(second, "Second words")
-        assert cloned(url, first)[0] == Commit(first, "First words")
+        assert clone_source(url)[0] == ClonedCommit(second, "Second words")
+        assert clone_source(url, "main")[0] == ClonedCommit(second, "Second words")
+        assert clone_source(url, first)[0] == ClonedCommit(first, "First words")
         for ref in ("nowhere", "0" * 40):
-            says = f"The repository {url} has no branch, tag or commit {ref}."
-            assert refusal(url, ref) == says
-        assert refusal(f"{web}/nowhere") == f"There is no repository at {web}/nowhere."
-        assert refusal(f"{web}/private") == (
+            message = f"The repository {url} has no branch, tag or commit {ref}."
+            assert clone_error(url, ref) == message
+        assert clone_error(f"{web}/nowhere") == f"There is no repository at {web}/nowhere."
+        assert clone_error(f"{web}/private") == (
             f"There is no public repository at {web}/private: it does not exist, or it requires"
             " a sign-in."
         )
@@ -308,7 +328,7 @@ def test_a_repository_is_fetched_from_a_web_server(program, repository, cloned, 
 
 @pytest.fixture
 def tls(tmp_path):
-    """A server's side of TLS, and the file with the certificate that its clients may trust."""
+    """A TLS server context, and the file with the certificate for its clients."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
     address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
@@ -331,52 +351,64 @@ def tls(tmp_path):
 
 
 @pytest.mark.usefixtures("program")
-def test_https_clone_uses_the_operators_certificates(repository, cloned, refusal, tls, monkeypatch):
+def test_https_clone_uses_the_operators_certificates(
+    repository, clone_source, clone_error, tls, monkeypatch
+):
     sha = repository.commit({"v": "1"}, "First words")
     context, trusted = tls
 
-    with serving(git_over_http(repository.folder.parent), context) as port:
+    with serve_wsgi(git_over_http(repository.folder.parent), context) as port:
         url = f"https://127.0.0.1:{port}/repository"
 
-        assert "certificate" in refusal(url)
+        assert "certificate" in clone_error(url)
         monkeypatch.setenv("GIT_SSL_CAINFO", str(trusted))
-        assert cloned(url)[0] == Commit(sha, "First words")
+        assert clone_source(url)[0] == ClonedCommit(sha, "First words")
 
 
-def test_a_submodule_that_is_local_is_refused(repository, tmp_path, refusal):
+def test_a_local_submodule_is_refused(repository, tmp_path, clone_error):
     other = Repository(tmp_path / "other")
     other.commit({"x.py": ""})
     repository.git("-c", "protocol.file.allow=always", "submodule", "add", other.url, "other")
     repository.commit_all()
 
-    assert refusal(repository.url) == (
+    assert clone_error(repository.url) == (
         "The submodule other has a local address, which is not allowed."
     )
 
 
-def test_submodules_require_git(no_git, repository, refusal):
+def test_repository_with_too_many_submodules_is_refused(repository, clone_error):
+    entries = [
+        f'[submodule "m{n}"]\n\tpath = m{n}\n\turl = https://git.example/m{n}.git\n'
+        for n in range(51)
+    ]
+    repository.commit({".gitmodules": "".join(entries)})
+
+    assert clone_error(repository.url) == "The repository has more than 50 submodules."
+
+
+def test_submodules_require_git(no_git, repository, clone_error):
     entry = '[submodule "tools"]\n\tpath = lib/tools\n\turl = https://git.example/tools.git\n'
     repository.commit({".gitmodules": entry})
 
-    assert refusal(repository.url) == (
+    assert clone_error(repository.url) == (
         f"The repository {repository.url} has submodules (tools), which need git."
         " Have the operator install git on this machine."
     )
 
 
-def test_ssh_addresses_require_git(no_git, refusal):
+def test_ssh_addresses_require_git(no_git, clone_error):
     for url in ("ssh://git@127.0.0.1/a.git", "git@127.0.0.1:a.git"):
-        assert refusal(url).startswith(
+        assert clone_error(url).startswith(
             f"{url} cannot be cloned: SSH addresses need git, which this machine does not"
         )
 
 
-def test_the_sample_is_the_repository_that_git_would_make(program, data_folder, cloned):
+def test_the_sample_repository_is_a_valid_git_repository(program, data_folder, clone_source):
     url, sha = sample.ensure_repository()
 
-    commit, source, _ = cloned(url, "main")
+    commit, source, _ = clone_source(url, "main")
 
-    assert commit == Commit(sha, "The sample agent")
+    assert commit == ClonedCommit(sha, "The sample agent")
     assert (source / "langgraph.json").read_text() == (
         sample.TEMPLATE / "langgraph.json"
     ).read_text()
@@ -385,6 +417,6 @@ def test_the_sample_is_the_repository_that_git_would_make(program, data_folder, 
 
 
 def test_system_check_warns_without_git(program):
-    found = [message.id for message in checks.check_git_installed(None)]
+    message_ids = [message.id for message in checks.check_git_installed(None)]
 
-    assert found == ([] if program == "git" else ["deployments.I001"])
+    assert message_ids == ([] if program == "git" else ["deployments.I001"])

@@ -1,4 +1,4 @@
-"""`manage.py deploy` and `deploy_sample`, up to the message to the builder."""
+"""`manage.py deploy` and `deploy_sample`, without a builder."""
 
 import json
 from io import StringIO
@@ -6,7 +6,7 @@ from io import StringIO
 import pytest
 from django.core.management import CommandError, call_command
 
-from apps.deployments import deploy_cli, sample
+from apps.deployments import sample
 from apps.deployments.management.commands import deploy
 from apps.deployments.models import Deployment, Revision
 from apps.deployments.services import environment
@@ -20,7 +20,7 @@ URL = "https://git.example/acme/agent.git"
 
 
 @pytest.fixture(autouse=True)
-def place(settings, tmp_path):
+def configure_settings(settings, tmp_path):
     settings.DATA_DIR = tmp_path
     settings.ALLOW_FILE_GIT = True
     settings.BASE_URL = "https://slipway.example"
@@ -31,21 +31,21 @@ def workspace():
     return WorkspaceFactory(organization__name="Acme", name="Main")
 
 
-def run(command, *words):
+def run(command, *arguments):
     out = StringIO()
-    call_command(command, "--organization", "Acme", *words, stdout=out)
+    call_command(command, "--organization", "Acme", *arguments, stdout=out)
     return out.getvalue()
 
 
-def deploy_agent(*words):
-    return run("deploy", "--name", "agent", "--git", URL, *words)
+def deploy_agent(*arguments):
+    return run("deploy", "--name", "agent", "--git", URL, *arguments)
 
 
 def test_deploy_command_creates_the_deployment_and_prints_its_url(workspace):
-    said = json.loads(deploy_agent("--ref", "main", "--env", "MOOD=a=b", "--json"))
+    result = json.loads(deploy_agent("--ref", "main", "--env", "MOOD=a=b", "--json"))
 
     deployment, revision = Deployment.unscoped.get(), Revision.unscoped.get()
-    assert said == {
+    assert result == {
         "deployment_id": str(deployment.pk),
         "revision_id": str(revision.pk),
         "status": "AWAITING_BUILD",
@@ -73,19 +73,51 @@ def test_wait_prints_the_log_and_fails_with_the_reason(workspace):
     Revision.unscoped.update(status=S.BUILD_FAILED, failure="There is no file.")
     lines = []
 
-    ended = deploy_cli.wait_until_finished(
-        revision, on_line=lambda line: lines.append(line.message)
-    )
+    finished = deploy.wait_until_finished(revision, on_line=lambda line: lines.append(line.message))
 
-    assert (ended.status, lines) == ("BUILD_FAILED", ["Looking for it"])
+    assert (finished.status, lines) == ("BUILD_FAILED", ["Looking for it"])
     with pytest.raises(CommandError, match=r"^There is no file\.$"):
         deploy.Command().report(revision.deployment, revision, wait=True, as_json=True)
 
 
+def report_of_failed_revision(*, as_json=False):
+    out = StringIO()
+    command = deploy.Command(stdout=out)
+    revision = Revision.unscoped.get()
+    with pytest.raises(CommandError) as caught:
+        command.report(revision.deployment, revision, wait=True, as_json=as_json)
+    return out.getvalue(), str(caught.value)
+
+
+def test_reason_in_the_log_is_printed_once(workspace):
+    deploy_agent()
+    revision = Revision.unscoped.get()
+    Revision.unscoped.update(status=S.BUILD_FAILED, failure="Cannot import.\n  line \x1b[1m7")
+    for message in ("Cannot import.", "  line 7"):
+        LogLineFactory(revision=revision, message=message)
+
+    out, error = report_of_failed_revision()
+    assert out.count("Cannot import.") == 1
+    assert error == "Revision 1 ended as BUILD_FAILED."
+
+    # Without the log, the error is the only place of the reason.
+    _, error = report_of_failed_revision(as_json=True)
+    assert error == "Cannot import.\n  line \x1b[1m7"
+
+
+def test_reason_that_is_not_in_the_log_is_the_error(workspace):
+    deploy_agent()
+    revision = Revision.unscoped.get()
+    Revision.unscoped.update(status=S.BUILD_FAILED, failure="The builder process died.")
+    LogLineFactory(revision=revision, message="==> Cloning")
+
+    assert report_of_failed_revision()[1] == "The builder process died."
+
+
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("arguments", "message"),
     [
-        (["--organization", "Nobody"], "There is no organization named 'Nobody'."),
+        (["--organization", "Unknown"], "There is no organization named 'Unknown'."),
         (["--workspace", "Other"], "Acme has no workspace named 'Other'."),
         (["--env", "MOOD"], "--env 'MOOD' must be KEY=VALUE."),
         (["--env", "REDIS_URI=x"], "The platform sets these variables: REDIS_URI."),
@@ -93,11 +125,11 @@ def test_wait_prints_the_log_and_fails_with_the_reason(workspace):
         (["--name", "a b"], "The name must have 1 to 63 letters"),
     ],
 )
-def test_invalid_input_is_rejected_with_a_message(workspace, words, says):
+def test_invalid_input_is_rejected_with_a_message(workspace, arguments, message):
     with pytest.raises(CommandError) as caught:
-        deploy_agent(*words)
+        deploy_agent(*arguments)
 
-    assert str(caught.value).startswith(says)
+    assert str(caught.value).startswith(message)
     assert Deployment.unscoped.count() == 0
 
 

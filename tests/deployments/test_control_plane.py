@@ -23,27 +23,22 @@ BODY = {
 
 
 @pytest.fixture(autouse=True)
-def nothing_cached():
+def clear_cache():
     yield
     api_keys.clear_cache()
 
 
 @pytest.fixture
-def workspace():
-    return WorkspaceFactory()
-
-
-@pytest.fixture
 def call(workspace):
-    return caller(key_for(workspace, "deploy"))
+    return make_call(key_for(workspace, "deploy"))
 
 
 @pytest.fixture
-def stranger():
-    return caller(key_for(WorkspaceFactory(), "admin"))
+def outsider_call():
+    return make_call(key_for(WorkspaceFactory(), "admin"))
 
 
-def caller(key):
+def make_call(key):
     def call(method, path, body=None, prefix=""):
         response = getattr(Client(), method)(
             prefix + path,
@@ -57,76 +52,78 @@ def caller(key):
 
 
 def create(call, **changes):
-    status, made = call("post", "/v2/deployments", {**BODY, **changes})
-    assert status == 201, made
-    return made
+    status, created = call("post", "/v2/deployments", {**BODY, **changes})
+    assert status == 201, created
+    return created
 
 
 def test_anonymous_and_unprivileged_callers_are_rejected(workspace):
-    assert caller(None)("get", "/v2/deployments")[0] == 401
-    assert caller(key_for(workspace, "ingest"))("get", "/v2/deployments")[0] == 403
-    assert caller(key_for(workspace, "read"))("post", "/v2/deployments", BODY)[0] == 403
+    assert make_call(None)("get", "/v2/deployments")[0] == 401
+    assert make_call(key_for(workspace, "ingest"))("get", "/v2/deployments")[0] == 403
+    assert make_call(key_for(workspace, "read"))("post", "/v2/deployments", BODY)[0] == 403
     assert Deployment.unscoped.count() == 0
 
 
-def test_outsider_gets_404(call, stranger):
-    made = create(call)
-    place = f"/v2/deployments/{made['id']}"
-    revision = f"{place}/revisions/{made['latest_revision_id']}"
+def test_outsider_gets_404(call, outsider_call):
+    created = create(call)
+    path = f"/v2/deployments/{created['id']}"
+    revision = f"{path}/revisions/{created['latest_revision_id']}"
 
     answers = [
-        stranger("get", place),
-        stranger("patch", place, {"display_name": "x"}),
-        stranger("delete", place),
-        stranger("delete", f"/v2/deployments?deployment_ids={made['id']}"),
-        stranger("get", f"{place}/revisions"),
-        stranger("post", f"{place}/revisions", {}),
-        stranger("get", revision),
-        stranger("post", f"{revision}/redeploy"),
-        stranger("post", f"{revision}/interrupt"),
-        stranger("post", f"/v1/projects/{made['id']}/deploy_logs", {}),
-        stranger("post", f"/v1{revision[3:].replace('deployments', 'projects')}/build_logs", {}),
+        outsider_call("get", path),
+        outsider_call("patch", path, {"display_name": "x"}),
+        outsider_call("delete", path),
+        outsider_call("delete", f"/v2/deployments?deployment_ids={created['id']}"),
+        outsider_call("get", f"{path}/revisions"),
+        outsider_call("post", f"{path}/revisions", {}),
+        outsider_call("get", revision),
+        outsider_call("post", f"{revision}/redeploy"),
+        outsider_call("post", f"{revision}/interrupt"),
+        outsider_call("post", f"/v1/projects/{created['id']}/deploy_logs", {}),
+        outsider_call(
+            "post", f"/v1{revision[3:].replace('deployments', 'projects')}/build_logs", {}
+        ),
     ]
 
     assert [status for status, _ in answers] == [404] * len(answers)
     assert {body["detail"] for _, body in answers} == {"Not found."}
-    assert stranger("get", "/v2/deployments")[1] == {"resources": [], "offset": 0}
+    assert outsider_call("get", "/v2/deployments")[1] == {"resources": [], "offset": 0}
     assert Revision.unscoped.get().status == "AWAITING_BUILD"
 
 
 @pytest.mark.parametrize("prefix", ["", "/api-host", "/api/v1"])
 def test_create_response_has_the_fields_of_the_clients(call, workspace, prefix):
-    status, made = call("post", "/v2/deployments", BODY, prefix=prefix)
+    status, created = call("post", "/v2/deployments", BODY, prefix=prefix)
 
     revision = Revision.unscoped.get()
     assert status == 201
-    assert made["tenant_id"] == str(workspace.pk)
-    assert (made["name"], made["source"]) == ("agent", "github")
-    assert made["status"] == "AWAITING_DATABASE"
-    assert made["latest_revision_id"] == str(revision.pk)
-    assert made["active_revision_id"] is None
-    assert made["secrets"] is None
-    assert made["source_config"]["repo_url"] == URL
-    assert made["source_config"]["deployment_type"] == "dev_zero"
-    assert made["source_config"]["custom_url"] is None
-    assert made["source_revision_config"]["repo_ref"] == "main"
+    assert created["tenant_id"] == str(workspace.pk)
+    assert (created["name"], created["source"]) == ("agent", "github")
+    assert created["status"] == "AWAITING_DATABASE"
+    assert created["latest_revision_id"] == str(revision.pk)
+    assert created["active_revision_id"] is None
+    assert created["secrets"] is None
+    assert created["source_config"]["repo_url"] == URL
+    assert created["source_config"]["deployment_type"] == "dev_zero"
+    assert created["source_config"]["custom_url"] is None
+    assert created["source_revision_config"]["repo_ref"] == "main"
 
 
 def test_served_deployment_has_its_url(call, settings):
     settings.BASE_URL = "https://slipway.example"
-    made = create(call)
-    Deployment.unscoped.update(active_revision=made["latest_revision_id"], status="READY")
+    created = create(call)
+    Deployment.unscoped.update(active_revision=created["latest_revision_id"], status="READY")
 
-    _, found = call("get", f"/v2/deployments/{made['id']}")
+    _, served = call("get", f"/v2/deployments/{created['id']}")
 
-    assert found["source_config"]["custom_url"] == "https://slipway.example/agents/agent"
-    assert found["active_revision_id"] == made["latest_revision_id"]
+    assert served["source_config"]["custom_url"] == "https://slipway.example/agents/agent"
+    assert served["active_revision_id"] == created["latest_revision_id"]
 
 
 @pytest.mark.parametrize(
-    ("changes", "status", "says"),
+    ("changes", "status", "message"),
     [
-        ({"source": "internal_docker"}, 400, "add --remote"),
+        ({"source": "internal_docker"}, 400, "source github with source_config.repo_url"),
         ({"source": "internal_source"}, 400, "Uploads of source archives are not supported yet"),
         ({"source": "external_docker"}, 400, "runs no images"),
         ({"source": "cvs"}, 400, "'cvs' is unknown"),
@@ -137,6 +134,8 @@ def test_served_deployment_has_its_url(call, settings):
         ({"source_config": {"repo_url": "nonsense"}}, 422, "is not a Git address"),
         ({"source_config": {"repo_url": URL, "deployment_type": "huge"}}, 422, "deployment_type"),
         ({"source_config": {"repo_url": URL, "build_command": "make"}}, 400, "build_command"),
+        ({"source_config": {"repo_url": URL, "build_on_push": True}}, 400, "build_on_push"),
+        ({"source_config": {"repo_url": URL, "resource_spec": {"cpu": 1}}}, 400, "resource_spec"),
         ({"secrets": [{"name": "REDIS_URI", "value": "x"}]}, 400, "REDIS_URI"),
         ({"secrets": [{"name": "A B", "value": "x"}]}, 422, "is not a valid variable name"),
         ({"secrets": "x"}, 422, "secrets"),
@@ -150,12 +149,12 @@ def test_served_deployment_has_its_url(call, settings):
         ({"source_revision_config": {"image_uri": "x@sha256:0"}}, 400, "runs no images"),
     ],
 )
-def test_invalid_input_is_rejected_with_a_message(call, changes, status, says):
-    answered, body = call("post", "/v2/deployments", {**BODY, **changes})
+def test_invalid_input_is_rejected_with_a_message(call, changes, status, message):
+    response_status, body = call("post", "/v2/deployments", {**BODY, **changes})
 
-    assert answered == status
+    assert response_status == status
     assert isinstance(body["detail"], str)
-    assert says in body["detail"]
+    assert message in body["detail"]
     assert Deployment.unscoped.count() == 0
 
 
@@ -182,17 +181,17 @@ def test_pages_end_where_the_client_stops(call, workspace):
     assert call("get", "/v2/deployments?limit=101")[0] == 422
 
 
-def test_filters(call, workspace):
+def test_deployments_are_filtered_by_name_and_status(call, workspace):
     for name in ("shop", "shop-test", "desk"):
         DeploymentFactory(workspace=workspace, name=name, slug=name)
 
-    def names(query):
+    def list_names(query):
         return sorted(r["name"] for r in call("get", f"/v2/deployments?{query}")[1]["resources"])
 
-    assert names("name=shop&name_contains=shop") == ["shop", "shop-test"]
-    assert names("name=shop") == ["shop"]
-    assert names("name_contains=") == ["desk", "shop", "shop-test"]
-    assert names("status=READY") == []
+    assert list_names("name=shop&name_contains=shop") == ["shop", "shop-test"]
+    assert list_names("name=shop") == ["shop"]
+    assert list_names("name_contains=") == ["desk", "shop", "shop-test"]
+    assert list_names("status=READY") == []
     assert call("get", "/v2/deployments?agent_id=x")[0] == 400
 
 
@@ -212,166 +211,193 @@ def test_list_has_a_constant_number_of_queries(call, workspace, django_assert_nu
     ("body", "revisions"),
     [
         ({"display_name": "Ann"}, 1),
-        ({"source_config": {"build_on_push": True}}, 1),
+        ({"source_config": {"build_on_push": False, "resource_spec": None}}, 1),
         ({"source_config": {"repo_url": URL + "2"}}, 1),
         ({"secrets": []}, 1),
         ({"secrets": None, "source_revision_config": {}}, 1),
         ({"secrets": [{"name": "A", "value": "1"}]}, 2),
         ({"source_revision_config": {"repo_ref": "main"}}, 2),
-        ({"source_config": {"resource_spec": {"cpu": 1}}}, 2),
     ],
 )
-def test_changes_that_create_a_revision(call, body, revisions):
-    made = create(call)
+def test_only_changes_of_the_build_create_a_revision(call, body, revisions):
+    created = create(call)
 
-    status, patched = call("patch", f"/v2/deployments/{made['id']}", body)
+    status, patched = call("patch", f"/v2/deployments/{created['id']}", body)
 
     newest = Revision.unscoped.order_by("-number").first()
     assert (status, Revision.unscoped.count()) == (200, revisions)
-    assert patched["tenant_id"] == made["tenant_id"]
+    assert patched["tenant_id"] == created["tenant_id"]
     assert patched["latest_revision_id"] == str(newest.pk)
 
 
 def test_deployment_type_cannot_be_changed(call):
-    made = create(call)
-    place = f"/v2/deployments/{made['id']}"
+    created = create(call)
+    path = f"/v2/deployments/{created['id']}"
 
-    same = call("patch", place, {"source_config": {"deployment_type": "dev_zero"}})
-    other = call("patch", place, {"source_config": {"deployment_type": "prod"}})
+    same = call("patch", path, {"source_config": {"deployment_type": "dev_zero"}})
+    other = call("patch", path, {"source_config": {"deployment_type": "prod"}})
 
     assert (same[0], other[0]) == (200, 400)
 
 
 def test_revisions_come_newest_first(call):
-    made = create(call)
-    place = f"/v2/deployments/{made['id']}/revisions"
+    created = create(call)
+    path = f"/v2/deployments/{created['id']}/revisions"
 
-    status, second = call("post", place, {"source_revision_config": {"repo_ref": "next"}})
-    _, page = call("get", f"{place}?limit=1")
+    status, second = call("post", path, {"source_revision_config": {"repo_ref": "next"}})
+    _, page = call("get", f"{path}?limit=1")
 
     assert status == 201
     assert second["source_revision_config"]["repo_ref"] == "next"
     assert [row["id"] for row in page["resources"]] == [second["id"]]
-    assert call("get", f"{place}/{second['id']}")[1]["status"] == "AWAITING_BUILD"
-    _, skipped = call("get", f"{place}?status=SKIPPED,DEPLOYED")
-    assert [row["id"] for row in skipped["resources"]] == [made["latest_revision_id"]]
+    assert call("get", f"{path}/{second['id']}")[1]["status"] == "AWAITING_BUILD"
+    _, skipped = call("get", f"{path}?status=SKIPPED,DEPLOYED")
+    assert [row["id"] for row in skipped["resources"]] == [created["latest_revision_id"]]
 
 
 def test_a_revision_of_another_deployment_is_not_found(call):
-    made, other = create(call), create(call, name="other")
+    created, other = create(call), create(call, name="other")
 
-    status, _ = call("get", f"/v2/deployments/{made['id']}/revisions/{other['latest_revision_id']}")
+    status, _ = call(
+        "get", f"/v2/deployments/{created['id']}/revisions/{other['latest_revision_id']}"
+    )
 
     assert status == 404
 
 
-def test_redeploying_answers_the_deployment(call):
-    made = create(call)
+def test_redeploy_returns_the_deployment(call):
+    created = create(call)
     Revision.unscoped.update(status=S.DEPLOYED, built_attempt=1)
-    place = f"/v2/deployments/{made['id']}"
+    path = f"/v2/deployments/{created['id']}"
 
-    status, answer = call("post", f"{place}/revisions/{made['latest_revision_id']}/redeploy")
+    status, answer = call("post", f"{path}/revisions/{created['latest_revision_id']}/redeploy")
 
-    assert (status, answer["id"]) == (200, made["id"])
+    assert (status, answer["id"]) == (200, created["id"])
     assert Revision.unscoped.get().status == "AWAITING_DEPLOY"
 
 
-def test_interrupting(call):
-    made = create(call)
-    place = f"/v2/deployments/{made['id']}/revisions/{made['latest_revision_id']}/interrupt"
+def test_a_pending_revision_is_interrupted_once(call):
+    created = create(call)
+    path = f"/v2/deployments/{created['id']}/revisions/{created['latest_revision_id']}/interrupt"
 
-    assert call("post", place)[1]["status"] == "INTERRUPTED"
-    assert call("post", place)[0] == 409
+    assert call("post", path)[1]["status"] == "INTERRUPTED"
+    assert call("post", path)[0] == 409
 
 
-def test_deleting_one(call):
-    made = create(call)
-    place = f"/v2/deployments/{made['id']}"
+def test_a_deleted_deployment_is_not_found(call):
+    created = create(call)
+    path = f"/v2/deployments/{created['id']}"
 
-    assert call("delete", place) == (204, None)
+    assert call("delete", path) == (204, None)
 
-    assert call("get", place)[0] == 404
-    assert call("delete", place)[0] == 404
+    assert call("get", path)[0] == 404
+    assert call("delete", path)[0] == 404
     assert call("get", "/v2/deployments")[1]["resources"] == []
 
 
-def test_deleting_many_is_all_or_nothing(call, stranger):
-    mine = [create(call, name=name)["id"] for name in ("a", "b")]
-    foreign = create(stranger)["id"]
+def test_deleting_many_deployments_is_all_or_nothing(call, outsider_call):
+    own_ids = [create(call, name=name)["id"] for name in ("a", "b")]
+    foreign_id = create(outsider_call)["id"]
 
     def query(ids):
-        return "/v2/deployments?" + "&".join(f"deployment_ids={one}" for one in ids)
+        return "/v2/deployments?" + "&".join(
+            f"deployment_ids={deployment_id}" for deployment_id in ids
+        )
 
-    assert call("delete", query([*mine, foreign]))[0] == 404
+    assert call("delete", query([*own_ids, foreign_id]))[0] == 404
     assert Deployment.unscoped.filter(deleted_at=None).count() == 3
-    assert call("delete", query(mine))[0] == 200
+    assert call("delete", query(own_ids))[0] == 200
     assert Deployment.unscoped.filter(deleted_at=None).count() == 1
     assert call("delete", "/v2/deployments")[0] == 422
 
 
 @pytest.fixture
-def lines(call):
-    made = create(call)
+def log_paths(call):
+    created = create(call)
     revision = Revision.unscoped.get()
     for number in range(5):
         LogLineFactory(
             revision=revision, message=f"line {number}", level="ERROR" if number == 3 else "INFO"
         )
     LogLineFactory(revision=revision, kind="deploy", message="serving")
-    return f"/v1/projects/{made['id']}", f"/v1/projects/{made['id']}/revisions/{revision.pk}"
+    return f"/v1/projects/{created['id']}", f"/v1/projects/{created['id']}/revisions/{revision.pk}"
 
 
-def test_paging_the_build_log_returns_each_line_once(call, lines):
-    place = f"{lines[1]}/build_logs"
-    seen, offset = [], None
+def test_paging_the_build_log_returns_each_line_once(call, log_paths):
+    path = f"{log_paths[1]}/build_logs"
+    messages, offset = [], None
     for _ in range(4):
-        _, page = call("post", place, {"order": "asc", "limit": 2, "offset": offset})
-        seen += [line["message"] for line in page["logs"]]
+        _, page = call("post", path, {"order": "asc", "limit": 2, "offset": offset})
+        messages += [line["message"] for line in page["logs"]]
         offset = page["next_offset"]
         assert isinstance(offset, str)
 
-    assert seen == [f"line {number}" for number in range(5)]
+    assert messages == [f"line {number}" for number in range(5)]
 
 
-def test_descending_log_starts_with_the_newest_lines(call, lines):
-    _, page = call("post", f"{lines[1]}/build_logs", {"order": "desc", "limit": 2})
+def test_descending_log_starts_with_the_newest_lines(call, log_paths):
+    _, page = call("post", f"{log_paths[1]}/build_logs", {"order": "desc", "limit": 2})
 
     assert [line["message"] for line in page["logs"]] == ["line 4", "line 3"]
     assert {type(line["timestamp"]) for line in page["logs"]} == {int}
     assert len({line["id"] for line in page["logs"]}) == 2
 
 
-def test_lines_are_filtered(call, lines):
-    def messages(query):
+def test_log_lines_are_filtered(call, log_paths):
+    def list_messages(query):
         return [
-            line["message"] for line in call("post", f"{lines[1]}/build_logs", query)[1]["logs"]
+            line["message"] for line in call("post", f"{log_paths[1]}/build_logs", query)[1]["logs"]
         ]
 
-    assert messages({"level": "WARNING"}) == ["line 3"]
-    assert messages({"query": "LINE 2"}) == ["line 2"]
-    assert messages({"start_time": "2999-01-01T00:00:00Z"}) == []
-    assert call("post", f"{lines[1]}/build_logs", {"offset": "x"})[0] == 422
+    assert list_messages({"level": "WARNING"}) == ["line 3"]
+    assert list_messages({"query": "LINE 2"}) == ["line 2"]
+    assert list_messages({"start_time": "2999-01-01T00:00:00Z"}) == []
+    assert call("post", f"{log_paths[1]}/build_logs", {"offset": "x"})[0] == 422
 
 
-def test_server_log_is_separate_from_the_build_log(call, lines):
-    _, of_revision = call("post", f"{lines[1]}/deploy_logs", {})
-    _, of_deployment = call("post", f"{lines[0]}/deploy_logs", {})
+def test_server_log_is_separate_from_the_build_log(call, log_paths):
+    _, of_revision = call("post", f"{log_paths[1]}/deploy_logs", {})
+    _, of_deployment = call("post", f"{log_paths[0]}/deploy_logs", {})
 
     assert [line["message"] for line in of_revision["logs"]] == ["serving"]
     assert of_deployment["logs"] == of_revision["logs"]
 
 
 def test_uploads_and_images_are_rejected_with_advice(call):
-    made = create(call)
-    place = f"/v2/deployments/{made['id']}"
+    created = create(call)
+    path = f"/v2/deployments/{created['id']}"
 
-    upload, push = call("post", f"{place}/upload-url"), call("post", f"{place}/push-token")
+    upload, push = call("post", f"{path}/upload-url"), call("post", f"{path}/push-token")
 
     assert (upload[0], push[0]) == (400, 400)
     assert "not supported yet" in upload[1]["detail"]
-    assert "add --remote" in push[1]["detail"]
+    assert "source github with source_config.repo_url" in push[1]["detail"]
+    assert "--remote" not in push[1]["detail"]
 
 
 def test_listeners_and_integrations_are_empty(call):
     assert call("get", "/v2/listeners") == (200, {"resources": [], "offset": 0})
     assert call("get", "/v1/integrations/github/install") == (200, [])
+
+
+def test_deployment_is_stopped_restarted_and_started(call, outsider_call):
+    created = create(call)
+    path = f"/v2/deployments/{created['id']}"
+
+    def post(action, make_call=call):
+        status, body = make_call("post", f"{path}/{action}")
+        return status, body.get("status") or body.get("code")
+
+    assert post("stop", outsider_call) == (404, "not_found")
+    assert post("stop") == (409, "deployment_not_deployed")
+    assert post("restart") == (409, "deployment_not_deployed")
+
+    Deployment.unscoped.update(active_revision=created["latest_revision_id"], status="READY")
+    assert post("restart") == (200, "READY")
+    assert post("stop") == (200, "UNUSED")
+    assert post("stop") == (200, "UNUSED")
+    assert post("restart") == (409, "deployment_stopped")
+    assert call("get", path)[1]["active_revision_id"] == created["latest_revision_id"]
+    assert post("start") == (200, "READY")
+    assert post("start") == (200, "READY")
+    assert Deployment.unscoped.get().host_generation == 3

@@ -4,6 +4,7 @@ import pytest
 
 from apps.deployments import git
 from apps.deployments.errors import InvalidGitAddress
+from config.env import Env
 
 
 @pytest.mark.parametrize(
@@ -16,7 +17,7 @@ from apps.deployments.errors import InvalidGitAddress
         ("git@github.com:acme/agent.git", "ssh", "github.com"),
     ],
 )
-def test_remote_addresses(text, scheme, host):
+def test_remote_addresses_are_parsed(text, scheme, host):
     address = git.parse_address(text)
 
     assert (address.scheme, address.host, address.folder) == (scheme, host, None)
@@ -57,6 +58,22 @@ def test_local_repository_requires_allow_file_git(text, settings):
     assert str(git.parse_address(text).folder) == "/srv/agent"
 
 
+def test_the_sample_repository_is_accepted_without_allow_file_git(settings, tmp_path):
+    settings.ALLOW_FILE_GIT = False
+    settings.DATA_DIR = tmp_path
+
+    assert git.parse_address(f"file://{tmp_path}/sample-agent").folder == tmp_path / "sample-agent"
+    for outside in ("sample-agent/../other", "other"):
+        with pytest.raises(InvalidGitAddress, match="ALLOW_FILE_GIT"):
+            git.parse_address(f"file://{tmp_path}/{outside}")
+
+
+def test_local_repositories_are_refused_by_default(monkeypatch):
+    monkeypatch.delenv("ALLOW_FILE_GIT", raising=False)
+    for variables in ({}, {"database_url": "postgresql://a:b@c/d"}):
+        assert Env(**variables).allow_file_git is False
+
+
 def test_repository_inside_the_data_folder_is_rejected(settings, tmp_path):
     settings.ALLOW_FILE_GIT = True
     settings.DATA_DIR = tmp_path
@@ -83,8 +100,8 @@ def test_malformed_ref_is_rejected(ref):
     "address", ["127.0.0.1", "10.1.2.3", "169.254.169.254", "::1", "fd00::1", "::ffff:10.0.0.1"]
 )
 def test_host_on_a_private_network_is_rejected(address, monkeypatch, settings):
-    found = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (address, 0))]
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    resolved = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (address, 0))]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: resolved)
     settings.ALLOW_PRIVATE_ADDRESSES = False
 
     with pytest.raises(git.HostNotReachable, match="private network"):
@@ -95,11 +112,11 @@ def test_host_on_a_private_network_is_rejected(address, monkeypatch, settings):
 
 
 def test_one_private_address_among_public_ones_refuses_the_host(monkeypatch, settings):
-    found = [
+    resolved = [
         (socket.AF_INET, socket.SOCK_STREAM, 0, "", (address, 0))
         for address in ("140.82.121.4", "127.0.0.1")
     ]
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: resolved)
     settings.ALLOW_PRIVATE_ADDRESSES = False
 
     with pytest.raises(git.HostNotReachable):

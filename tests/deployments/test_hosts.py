@@ -1,4 +1,4 @@
-"""What a graph host gets from the platform, without starting one."""
+"""The environment and launch conditions of a graph host, without starting one."""
 
 import pytest
 
@@ -18,14 +18,14 @@ def deployment(settings):
     return DeploymentFactory(name="agent", ingest_secret=secrets.encrypt("slip_key"))
 
 
-def variables(deployment, **own):
-    environment.replace_variables(deployment=deployment, variables=own)
+def build_environment(deployment, **variables):
+    environment.replace_variables(deployment=deployment, variables=variables)
     revision = services.create_revision(deployment=deployment)
     return hosts.host_environment(revision, RevisionDir.for_attempt(revision.pk, 1, 1))
 
 
 def test_a_host_traces_into_the_project_of_its_deployment(deployment):
-    given = variables(deployment)
+    host_variables = build_environment(deployment)
 
     expected = {
         "ENDPOINT": "http://127.0.0.1:8123/api/v1",
@@ -33,33 +33,41 @@ def test_a_host_traces_into_the_project_of_its_deployment(deployment):
         "PROJECT": "agent",
     }
     for prefix in ("LANGSMITH_", "LANGCHAIN_"):
-        assert {name: given[prefix + name] for name in expected} == expected
-    assert (given["LANGSMITH_TRACING"], given["LANGCHAIN_TRACING_V2"]) == ("true", "true")
+        assert {name: host_variables[prefix + name] for name in expected} == expected
+    assert (host_variables["LANGSMITH_TRACING"], host_variables["LANGCHAIN_TRACING_V2"]) == (
+        "true",
+        "true",
+    )
 
 
 def test_tracing_is_switched_off_by_the_deployment_or_by_its_author(deployment):
-    by_author = variables(deployment, LANGSMITH_TRACING="false")
+    by_author = build_environment(deployment, LANGSMITH_TRACING="false")
     deployment.tracing = False
     deployment.save()
-    by_deployment = variables(deployment)
+    by_deployment = build_environment(deployment)
 
-    for given in (by_author, by_deployment):
-        assert (given["LANGSMITH_TRACING"], given["LANGCHAIN_TRACING_V2"]) == ("false", "false")
+    for host_variables in (by_author, by_deployment):
+        assert (host_variables["LANGSMITH_TRACING"], host_variables["LANGCHAIN_TRACING_V2"]) == (
+            "false",
+            "false",
+        )
     assert "LANGSMITH_API_KEY" not in by_deployment
 
 
 def test_host_environment_has_the_authors_variables_and_keeps_its_own(deployment):
-    given = variables(deployment, MOOD="good", PYTHONPATH="/mine", PYTHONDONTWRITEBYTECODE="0")
+    host_variables = build_environment(
+        deployment, MOOD="good", PYTHONPATH="/mine", PYTHONDONTWRITEBYTECODE="0"
+    )
 
-    assert given["MOOD"] == "good"
-    assert given["PYTHONPATH"] == f"{hosts.PROGRAM.parent}:/mine"
-    assert given["PYTHONDONTWRITEBYTECODE"] == "1"
+    assert host_variables["MOOD"] == "good"
+    assert host_variables["PYTHONPATH"] == f"{hosts.PROGRAM.parent}:/mine"
+    assert host_variables["PYTHONDONTWRITEBYTECODE"] == "1"
 
 
 def test_platform_environment_is_not_passed_to_the_host(deployment, monkeypatch):
     monkeypatch.setenv("DATABASE_URL", "postgresql://platform")
 
-    assert "postgresql://platform" not in variables(deployment).values()
+    assert "postgresql://platform" not in build_environment(deployment).values()
 
 
 def test_revision_without_a_build_is_not_launched(deployment):

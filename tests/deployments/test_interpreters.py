@@ -1,4 +1,4 @@
-"""Which Python a revision gets."""
+"""Selection of the Python interpreter of a revision."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from apps.deployments import interpreters
 
 
 @pytest.fixture(autouse=True)
-def fresh() -> Iterator[None]:
-    """What one test found is forgotten by the next."""
+def clear_cache() -> Iterator[None]:
+    """Clear the cache of interpreters before and after each test."""
     interpreters.find_interpreter.cache_clear()
     yield
     interpreters.find_interpreter.cache_clear()
@@ -29,7 +29,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def install(folder: Path, version: str) -> Path:
-    """A program that answers where it is, as an interpreter does."""
+    """Write a program that prints its path, as an interpreter does."""
     program = folder / "bin" / f"python{version}"
     program.parent.mkdir(parents=True)
     program.write_text('#!/bin/sh\necho "$0"\n')
@@ -38,9 +38,11 @@ def install(folder: Path, version: str) -> Path:
 
 
 def test_default_interpreter_is_the_platforms_own() -> None:
-    found = interpreters.find_interpreter(None)
+    interpreter = interpreters.find_interpreter(None)
 
-    assert found == Path(sys.base_prefix, "bin", f"python3.{sys.version_info.minor}").resolve()
+    assert (
+        interpreter == Path(sys.base_prefix, "bin", f"python3.{sys.version_info.minor}").resolve()
+    )
 
 
 @pytest.mark.parametrize(
@@ -68,13 +70,13 @@ def test_folder_of_a_version_manager_is_configurable(
 def test_an_environment_keeps_its_interpreter_when_a_newer_patch_arrives(
     home: Path, tmp_path: Path
 ) -> None:
-    made_with = install(home / ".pyenv/versions/3.97.1", "3.97")
+    original = install(home / ".pyenv/versions/3.97.1", "3.97")
     environment = tmp_path / "python"
-    environment.symlink_to(made_with)
+    environment.symlink_to(original)
 
     newer = install(home / ".pyenv/versions/3.97.2", "3.97")
 
-    assert interpreters.select_interpreter(environment, "3.97") == made_with
+    assert interpreters.select_interpreter(environment, "3.97") == original
     assert interpreters.find_interpreter("3.97") == newer
 
 

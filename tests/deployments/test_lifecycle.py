@@ -3,20 +3,16 @@ import pytest
 from apps.api_keys.services import caller_for_key
 from apps.core import secrets
 from apps.core.errors import Invalid, NotFound, Unauthenticated
-from apps.deployments import errors, services
+from apps.deployments import errors, queries, services
 from apps.deployments.models import Deployment, EnvironmentVariable, Revision
 from apps.deployments.services import environment
 from apps.tracing.models import Project
+from tests.factories.deployments import RevisionFactory
 from tests.factories.organizations import WorkspaceFactory
 
 pytestmark = pytest.mark.django_db
 
 URL = "https://git.example/acme/agent.git"
-
-
-@pytest.fixture
-def workspace():
-    return WorkspaceFactory()
 
 
 def create(workspace, name="agent", **options):
@@ -25,7 +21,7 @@ def create(workspace, name="agent", **options):
     )
 
 
-def variables_of(deployment):
+def read_variables(deployment):
     rows = EnvironmentVariable.unscoped.filter(deployment=deployment)
     return {row.name: secrets.decrypt(row.value) for row in rows}
 
@@ -97,7 +93,7 @@ def test_reserved_variables_are_named(workspace):
 def test_variables_of_the_deploying_client_are_ignored(workspace):
     deployment = create(workspace, variables={"LANGGRAPH_HOST_API_KEY": "x", "FINE": "z"})
 
-    assert variables_of(deployment) == {"FINE": "z"}
+    assert read_variables(deployment) == {"FINE": "z"}
 
 
 @pytest.mark.parametrize("pair", [("1X", "v"), ("A B", "v"), ("A", "v\0"), ("A", "x" * 300_000)])
@@ -131,7 +127,7 @@ def test_variables_replace_all_and_no_variables_change_nothing(workspace):
     assert services.update_deployment(deployment=deployment, changes={}, variables={}) is None
     revision = services.update_deployment(deployment=deployment, changes={}, variables={"C": "3"})
 
-    assert variables_of(deployment) == {"C": "3"}
+    assert read_variables(deployment) == {"C": "3"}
     assert environment.revision_variables(revision) == {"C": "3"}
     assert environment.revision_variables(deployment.revisions.get(number=1)) == {
         "A": "1",
@@ -160,11 +156,11 @@ def test_deletion_revokes_the_key_and_frees_the_name(workspace, settings, tmp_pa
 
 
 def test_unknown_id_deletes_nothing(workspace):
-    deployment, stranger = create(workspace), create(WorkspaceFactory(), "other")
+    deployment, foreign = create(workspace), create(WorkspaceFactory(), "other")
 
     with pytest.raises(NotFound):
         services.delete_deployments(
-            workspace_id=workspace.pk, deployment_ids=[deployment.pk, stranger.pk]
+            workspace_id=workspace.pk, deployment_ids=[deployment.pk, foreign.pk]
         )
 
     assert Deployment.unscoped.filter(deleted_at=None).count() == 2
@@ -176,3 +172,16 @@ def test_existing_deployment_is_not_purged(workspace):
     services.purge_deployment(deployment.pk)
 
     assert Deployment.unscoped.filter(pk=deployment.pk).exists()
+
+
+def test_a_revision_that_no_longer_serves_is_shown_as_replaced(workspace):
+    deployment = create(workspace)
+    first = RevisionFactory(deployment=deployment, number=2, status="DEPLOYED")
+    second = RevisionFactory(deployment=deployment, number=3, status="DEPLOYED")
+    deployment.active_revision = second
+    deployment.save(update_fields=["active_revision"])
+
+    shown, _ = queries.list_revisions(deployment)
+
+    statuses = {row.pk: row.shown_status for row in shown}
+    assert (statuses[first.pk], statuses[second.pk]) == ("REPLACED", "DEPLOYED")

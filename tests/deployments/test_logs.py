@@ -18,7 +18,7 @@ def log():
     )
 
 
-def kept():
+def stored_lines():
     return [(line.level, line.message) for line in LogLine.unscoped.order_by("pk")]
 
 
@@ -27,26 +27,26 @@ def test_flush_stores_lines_in_order_with_one_statement(log, django_assert_num_q
         for number in range(50):
             log.write(f"line {number}")
 
-    assert kept() == [("INFO", f"line {number}") for number in range(50)]
+    assert stored_lines() == [("INFO", f"line {number}") for number in range(50)]
 
 
 def test_text_with_line_breaks_becomes_several_lines(log):
     with log:
         log.write("one\ntwo\n", level="ERROR")
 
-    assert kept() == [("ERROR", "one"), ("ERROR", "two")]
+    assert stored_lines() == [("ERROR", "one"), ("ERROR", "two")]
 
 
 def test_lines_are_not_stored_before_the_flush_is_due(log, monkeypatch):
     monkeypatch.setattr(logs, "FLUSH_SECONDS", 1000)
     log.write("one")
     log.flush_if_due()
-    assert kept() == []
+    assert stored_lines() == []
 
     monkeypatch.setattr(logs, "FLUSH_SECONDS", 0)
     log.flush_if_due()
 
-    assert kept() == [("INFO", "one")]
+    assert stored_lines() == [("INFO", "one")]
 
 
 def test_long_log_is_truncated_except_for_errors(log, monkeypatch):
@@ -57,7 +57,7 @@ def test_long_log_is_truncated_except_for_errors(log, monkeypatch):
             log.write(f"line {number}")
         log.write("the end", level="ERROR")
 
-    assert [message for _, message in kept()] == [
+    assert [message for _, message in stored_lines()] == [
         "line 0",
         "line 1",
         "line 2",
@@ -67,7 +67,7 @@ def test_long_log_is_truncated_except_for_errors(log, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("line", "as_kept"),
+    ("line", "expected"),
     [
         ("\x1b[31mred\x1b[0m", "red"),
         ("a\0b", "ab"),
@@ -77,5 +77,5 @@ def test_long_log_is_truncated_except_for_errors(log, monkeypatch):
         ("x" * 5000, "x" * 4000 + "…"),
     ],
 )
-def test_lines_are_cleaned(line, as_kept):
-    assert clean_line(line) == as_kept
+def test_lines_are_cleaned(line, expected):
+    assert clean_line(line) == expected

@@ -22,15 +22,15 @@ def revision(deployment):
     return RevisionFactory(deployment=deployment, number=1, status=S.AWAITING_BUILD)
 
 
-def steps_of(revision):
+def list_status_changes(revision):
     return [(c.status, c.detail) for c in revision.status_changes.in_order()]
 
 
-def statuses(deployment):
+def list_statuses(deployment):
     return list(deployment.revisions.order_by("number").values_list("status", flat=True))
 
 
-def long_ago(revision):
+def expire_lease(revision):
     past = timezone.now() - timedelta(minutes=5)
     Revision.unscoped.filter(pk=revision.pk).update(lease_expires_at=past, updated_at=past)
 
@@ -40,7 +40,7 @@ def test_status_change_is_recorded(revision):
 
     revision.refresh_from_db()
     assert revision.status == "BUILDING"
-    assert steps_of(revision) == [("BUILDING", "Begun.")]
+    assert list_status_changes(revision) == [("BUILDING", "Begun.")]
 
 
 def test_invalid_transition_is_rejected(revision):
@@ -49,7 +49,7 @@ def test_invalid_transition_is_rejected(revision):
 
     revision.refresh_from_db()
     assert revision.status == "AWAITING_BUILD"
-    assert steps_of(revision) == []
+    assert list_status_changes(revision) == []
 
 
 def test_older_attempt_cannot_change_the_revision(revision):
@@ -96,28 +96,32 @@ def test_newest_pending_revision_is_next_and_others_are_skipped(deployment, revi
     for _ in range(3):
         services.create_revision(deployment=deployment)
 
-    assert statuses(deployment) == ["BUILDING", "SKIPPED", "SKIPPED", "QUEUED"]
+    assert list_statuses(deployment) == ["BUILDING", "SKIPPED", "SKIPPED", "QUEUED"]
 
     progress.fail(Revision.unscoped.get(pk=revision.pk), reason="x")
     progress.promote_next(deployment.pk)
 
-    assert statuses(deployment) == ["BUILD_FAILED", "SKIPPED", "SKIPPED", "AWAITING_BUILD"]
+    assert list_statuses(deployment) == ["BUILD_FAILED", "SKIPPED", "SKIPPED", "AWAITING_BUILD"]
 
 
 def test_abandoned_build_starts_again(revision):
     progress.claim(revision.pk, owner="a")
-    long_ago(revision)
+    expire_lease(revision)
 
     progress.sweep()
 
-    again = progress.claim(revision.pk, owner="b")
-    assert (again.status, again.attempt, again.crash_count) == ("BUILDING", 2, 1)
+    second_attempt = progress.claim(revision.pk, owner="b")
+    assert (second_attempt.status, second_attempt.attempt, second_attempt.crash_count) == (
+        "BUILDING",
+        2,
+        1,
+    )
 
 
 def test_abandoned_redeployment_reuses_the_build(deployment):
     revision = RevisionFactory(deployment=deployment, status=S.AWAITING_DEPLOY, built_attempt=1)
     progress.claim(revision.pk, owner="a")
-    long_ago(revision)
+    expire_lease(revision)
 
     progress.sweep()
 
@@ -127,7 +131,7 @@ def test_abandoned_redeployment_reuses_the_build(deployment):
 def test_third_crash_fails_the_revision(revision):
     for _ in range(3):
         progress.claim(revision.pk, owner="a")
-        long_ago(revision)
+        expire_lease(revision)
         progress.sweep()
 
     revision.refresh_from_db()
@@ -174,7 +178,7 @@ def test_interruption_ends_the_lease_and_starts_the_next_revision(deployment, re
 
     services.interrupt_revision(revision=revision)
 
-    assert statuses(deployment) == ["INTERRUPTED", "AWAITING_BUILD"]
+    assert list_statuses(deployment) == ["INTERRUPTED", "AWAITING_BUILD"]
     with pytest.raises(errors.LeaseLost):
         progress.renew_lease(claimed)
 
@@ -193,23 +197,53 @@ def test_redeploy_requires_a_finished_build(deployment):
         services.redeploy(revision=revision)
 
 
+@pytest.mark.parametrize("status", [S.AWAITING_BUILD, S.BUILDING, S.DEPLOYING])
+def test_redeploy_is_refused_while_another_revision_is_unfinished(deployment, status):
+    revision = RevisionFactory(
+        deployment=deployment, number=1, status=S.DEPLOYED, attempt=1, built_attempt=1
+    )
+    RevisionFactory(deployment=deployment, number=2, status=status)
+
+    with pytest.raises(errors.OtherRevisionInProgress, match=r"^Revision 2 is in progress\."):
+        services.redeploy(revision=revision)
+
+    revision.refresh_from_db()
+    assert revision.status == S.DEPLOYED
+
+
 def test_second_redeploy_has_no_effect(deployment):
     revision = RevisionFactory(deployment=deployment, status=S.DEPLOYED, built_attempt=1)
 
     services.redeploy(revision=revision)
     services.redeploy(revision=revision)
 
-    assert steps_of(revision) == [("AWAITING_DEPLOY", "Redeployed.")]
+    assert list_status_changes(revision) == [("AWAITING_DEPLOY", "Redeployed.")]
 
 
 def test_status_change_is_published_after_commit(
     revision, django_capture_on_commit_callbacks, monkeypatch
 ):
-    said = []
-    monkeypatch.setattr("apps.deployments.services.notifications._send", said.append)
+    published = []
+    monkeypatch.setattr("apps.deployments.dispatch._send_revision_changed", published.append)
 
     with django_capture_on_commit_callbacks(execute=True):
         progress.advance(revision.pk, to=S.BUILDING)
-        assert said == []
+        assert published == []
 
-    assert said == [f"revision.{revision.pk}"]
+    assert published == [f"revision.{revision.pk}"]
+
+
+def test_stopped_deployment_serves_a_new_revision_only_after_a_start(deployment):
+    deployment.active_revision = RevisionFactory(deployment=deployment, status="DEPLOYED")
+    deployment.status = "READY"
+    deployment.save()
+    services.stop_deployment(deployment=deployment)
+    revision = RevisionFactory(deployment=deployment, status="DEPLOYING")
+
+    progress.activate(revision)
+
+    deployment.refresh_from_db()
+    assert (deployment.status, deployment.active_revision_id) == ("UNUSED", revision.pk)
+    services.start_deployment(deployment=deployment)
+    deployment.refresh_from_db()
+    assert (deployment.status, deployment.active_revision_id) == ("READY", revision.pk)

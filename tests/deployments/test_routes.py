@@ -9,7 +9,7 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture(autouse=True)
-def nothing_cached():
+def clear_cache():
     routes.clear_cache()
     yield
     routes.clear_cache()
@@ -27,7 +27,7 @@ def test_route_has_the_data_of_the_active_revision():
     deployment.active_revision = revision
     deployment.save()
 
-    route = routes.find("agent")
+    route = routes.find_route("agent")
 
     assert (route.deployment_id, route.active_revision_id) == (deployment.pk, revision.pk)
     assert route.workspace_id == deployment.workspace_id
@@ -40,21 +40,40 @@ def test_route_has_the_data_of_the_active_revision():
 def test_route_of_an_undeployed_deployment_has_no_revision():
     deployment = DeploymentFactory()
 
-    route = routes.find(deployment.slug)
+    route = routes.find_route(deployment.slug)
 
     assert (route.active_revision_id, route.config, route.graph_ids) == (None, {}, ())
 
 
 def test_unknown_and_deleted_slugs_have_no_route():
-    gone = DeploymentFactory(deleted_at="2026-01-01T00:00:00Z")
+    deleted = DeploymentFactory(deleted_at="2026-01-01T00:00:00Z")
 
-    assert routes.find("nobody") is None
-    assert routes.find(gone.slug) is None
+    assert routes.find_route("unknown") is None
+    assert routes.find_route(deleted.slug) is None
 
 
 def test_second_lookup_does_not_hit_the_database(django_assert_num_queries):
     deployment = DeploymentFactory()
-    routes.find(deployment.slug)
+    deployment.active_revision = RevisionFactory(deployment=deployment, status="DEPLOYED")
+    deployment.save()
+    routes.find_route(deployment.slug)
 
     with django_assert_num_queries(0):
-        routes.find(deployment.slug)
+        routes.find_route(deployment.slug)
+
+
+def test_the_first_revision_is_served_at_once():
+    deployment = DeploymentFactory(slug="new")
+    route = routes.find_route("new")
+    assert route is not None
+    assert route.active_revision_id is None
+    assert routes.cached_route("new")[0] is False
+
+    revision = RevisionFactory(deployment=deployment, number=1, status="DEPLOYED")
+    deployment.active_revision = revision
+    deployment.save()
+
+    route = routes.find_route("new")
+    assert route is not None
+    assert route.active_revision_id == revision.pk
+    assert routes.cached_route("new") == (True, route)

@@ -15,6 +15,6 @@ def test_each_status_is_pending_in_progress_or_final():
 
 
 def test_only_built_final_statuses_can_be_redeployed():
-    again = {s for s in FINAL if RevisionStatus.AWAITING_DEPLOY in TRANSITIONS[s]}
+    redeployable = {s for s in FINAL if RevisionStatus.AWAITING_DEPLOY in TRANSITIONS[s]}
 
-    assert again == {"DEPLOYED", "DEPLOY_FAILED", "INTERRUPTED"}
+    assert redeployable == {"DEPLOYED", "DEPLOY_FAILED", "INTERRUPTED"}

@@ -1,10 +1,10 @@
 import pytest
 
-from apps.deployments.builds.git_fetch import _absolute_url
+from apps.deployments.builds.clone import _absolute_url
 
 
 @pytest.mark.parametrize(
-    ("parent", "url", "found"),
+    ("parent", "url", "expected"),
     [
         ("https://h/a/b.git", "../c.git", "https://h/a/c.git"),
         ("https://h/a/b.git", "../../c/d.git", "https://h/c/d.git"),
@@ -14,5 +14,5 @@ from apps.deployments.builds.git_fetch import _absolute_url
         ("https://h/a/b.git", "https://other/x", "https://other/x"),
     ],
 )
-def test_a_submodule_beside_its_parent(parent, url, found):
-    assert _absolute_url(parent, url) == found
+def test_a_submodule_address_is_relative_to_its_parent(parent, url, expected):
+    assert _absolute_url(parent, url) == expected

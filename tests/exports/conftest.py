@@ -11,20 +11,11 @@ from apps.exports import dispatch
 from apps.organizations.models import Workspace
 from apps.tracing.models import Project
 from apps.tracing.services import ensure_project
-from tests.factories.organizations import WorkspaceFactory
-from tests.tracing.conftest import Api, key_for
+from tests.tracing.conftest import api, make_api, objects, other_workspace, workspace
 
-KEYS = {"access_key_id": "id", "secret_access_key": "secret"}
+__all__ = ["api", "make_api", "objects", "other_workspace", "workspace"]
 
-
-@pytest.fixture
-def workspace(db: None) -> Workspace:
-    return WorkspaceFactory()
-
-
-@pytest.fixture
-def api(workspace: Workspace) -> Api:
-    return Api(key_for(workspace))
+CREDENTIALS = {"access_key_id": "id", "secret_access_key": "secret"}
 
 
 @pytest.fixture
@@ -33,16 +24,8 @@ def project(workspace: Workspace) -> Project:
 
 
 @pytest.fixture(autouse=True)
-def storage(settings: Any, tmp_path: Any) -> None:
-    """Object storage of one test."""
-    backend = "apps.core.objects.files.FileObjectStorage"
-    default = {"BACKEND": backend, "OPTIONS": {"location": tmp_path / "objects"}}
-    settings.STORAGES = settings.STORAGES | {"default": default}
-
-
-@pytest.fixture(autouse=True)
-def no_messages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No task is sent: tests call `runner.run_slice`."""
+def send_no_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Send no task, because the tests call `runner.run_slice`."""
     monkeypatch.setattr(dispatch, "send_run_exports", lambda: None)
 
 
@@ -76,7 +59,7 @@ def s3(s3_url: str, settings: Any) -> Any:
     client.close()
 
 
-def table(content: bytes) -> list[dict[str, Any]]:
-    """The rows of a Parquet file."""
+def read_parquet(content: bytes) -> list[dict[str, Any]]:
+    """Return the rows of a Parquet file."""
     rows: list[dict[str, Any]] = pq.read_table(io.BytesIO(content)).to_pylist()
     return rows

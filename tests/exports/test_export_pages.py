@@ -24,17 +24,17 @@ from tests.factories.tracing import ingest, wire_run
 DAY = datetime(2026, 3, 1, tzinfo=UTC)
 
 
-def page_url(name, workspace, *more):
-    return reverse(name, args=[workspace.pk, *more])
+def page_url(name, workspace, *ids):
+    return reverse(name, args=[workspace.pk, *ids])
 
 
 @pytest.fixture
 def admin(client, workspace):
-    member(client, workspace, "admin")
+    sign_in_member(client, workspace, "admin")
     return client
 
 
-def member(client, workspace, role):
+def sign_in_member(client, workspace, role):
     user = UserFactory()
     MembershipFactory(user=user, organization=workspace.organization, role="member")
     WorkspaceMembershipFactory(user=user, workspace=workspace, role=role)
@@ -50,7 +50,7 @@ def destination(workspace):
 
 def test_anonymous_user_is_redirected_to_sign_in_and_viewer_gets_403(client, workspace):
     assert client.get(page_url("export-list", workspace)).status_code == 302
-    member(client, workspace, "viewer")
+    sign_in_member(client, workspace, "viewer")
 
     assert client.get(page_url("export-list", workspace)).status_code == 403
 
@@ -127,7 +127,7 @@ def test_unreachable_bucket_is_a_form_error_without_the_secret(admin, workspace,
     response = admin.post(page_url("export-destination-new", workspace), form)
 
     assert response.status_code == 422
-    assert "A test object could not be written" in response.text
+    assert "A test file could not be written" in response.text
     assert "top-secret" not in response.text
 
 
@@ -231,7 +231,7 @@ def test_new_bucket_keys_must_be_complete_and_pass_a_test_write(admin, workspace
 
 
 def test_viewer_cannot_change_a_destination(client, workspace, destination):
-    member(client, workspace, "viewer")
+    sign_in_member(client, workspace, "viewer")
 
     response = client.post(
         page_url("export-destination", workspace, destination.pk), {"name": "Mine"}
@@ -243,11 +243,15 @@ def test_viewer_cannot_change_a_destination(client, workspace, destination):
 
 
 def test_destination_of_another_workspace_is_not_found(admin, workspace):
-    theirs = Destination(workspace_id=WorkspaceFactory().pk, name="Theirs", kind="platform")
-    theirs.save(force_insert=True)
+    foreign_destination = Destination(
+        workspace_id=WorkspaceFactory().pk, name="Theirs", kind="platform"
+    )
+    foreign_destination.save(force_insert=True)
 
-    response = admin.post(page_url("export-destination", workspace, theirs.pk), {"name": "Mine"})
+    response = admin.post(
+        page_url("export-destination", workspace, foreign_destination.pk), {"name": "Mine"}
+    )
 
     assert response.status_code == 404
-    theirs.refresh_from_db()
-    assert theirs.name == "Theirs"
+    foreign_destination.refresh_from_db()
+    assert foreign_destination.name == "Theirs"

@@ -9,18 +9,17 @@ from uuid import uuid4
 
 import pytest
 
-from apps.core import objects
+from apps.core import object_storage
 from apps.exports import runner, services
 from apps.exports.errors import WriteFailed
-from apps.exports.models import BulkExport, Destination, ExportPart, Status
-from tests.exports.conftest import KEYS, table
+from apps.exports.models import BulkExport, Destination, ExportPart, ExportStatus
+from tests.exports.conftest import CREDENTIALS, read_parquet
 from tests.factories.tracing import ingest, wire_run
-from tests.tracing.conftest import Api, key_for
 
 DAY = datetime(2026, 3, 1, tzinfo=UTC)
 
 
-def run(hours=12, **fields):
+def build_run(hours=12, **fields):
     return wire_run(start=DAY + timedelta(hours=hours), session_name="exported", **fields)
 
 
@@ -32,32 +31,34 @@ def destination(api):
 
 @pytest.fixture
 def create_export(api, project, destination):
-    """Creates an export of two days through the API."""
+    """A function that creates an export of two days through the API."""
 
-    def create(**more):
+    def create(**fields):
         body = {
             "bulk_export_destination_id": destination,
             "session_id": str(project.pk),
             "start_time": DAY.isoformat(),
             "end_time": (DAY + timedelta(days=2)).isoformat(),
         }
-        response = api.post("/api/v1/bulk-exports", body | more)
+        response = api.post("/api/v1/bulk-exports", body | fields)
         assert response.status_code == 200, response.content
         return response.json()
 
     return create
 
 
-def parts(api, export):
+def list_parts(api, export):
     return api.get(f"/bulk-exports/{export['id']}/runs").json()
 
 
-def exported_rows(api, export):
-    """All rows of an export to platform storage."""
+def read_exported_rows(api, export):
+    """Return all rows of an export to platform storage."""
     files = [
-        path for part in parts(api, export) for path in part["metadata"]["result"]["exported_files"]
+        path
+        for part in list_parts(api, export)
+        for path in part["metadata"]["result"]["exported_files"]
     ]
-    return [row for path in files for row in table(objects.get(path))]
+    return [row for path in files for row in read_parquet(object_storage.get(path))]
 
 
 # Files
@@ -65,11 +66,13 @@ def exported_rows(api, export):
 
 def test_each_day_is_a_file_with_all_fields_of_its_runs(api, workspace, create_export):
     usage = {"input_tokens": 3, "output_tokens": 4, "total_cost": "0.000001"}
-    root = run(
+    root = build_run(
         hours=1, run_type="llm", tags=["a", "b"], outputs={"usage_metadata": usage},
         extra={"metadata": {"customer": "c-1"}}, error="It broke.",
     )  # fmt: skip
-    ingest(workspace, root, run(hours=30, name="next day"), run(hours=60, name="too late"))
+    ingest(
+        workspace, root, build_run(hours=30, name="next day"), build_run(hours=60, name="too late")
+    )
 
     export = create_export()
     assert runner.run_slice(seconds=60) is False
@@ -79,14 +82,14 @@ def test_each_day_is_a_file_with_all_fields_of_its_runs(api, workspace, create_e
         "Completed",
         {"parts_done": 2, "parts": 2, "rows_written": 2},
     )
-    first, second = parts(api, export)
+    first, second = list_parts(api, export)
     workspace_id, project_id = str(workspace.pk), response["session_id"]
     folder = f"pre/export_id={export['id']}/tenant_id={workspace_id}/session_id={project_id}/runs"
     assert first["metadata"]["result"]["exported_files"] == [
         f"exports/{workspace_id}/{folder}/year=2026/month=3/day=1/part-00000.parquet"
     ]
     assert second["metadata"]["result"]["rows_written"] == 1
-    row, other = exported_rows(api, export)
+    row, other = read_exported_rows(api, export)
     assert other["name"] == "next day"
     assert (row["id"], row["run_type"], row["status"]) == (root["id"], "llm", "error")
     assert (row["error"], row["is_root"], row["latency"]) == ("It broke.", True, 1.0)
@@ -99,14 +102,14 @@ def test_each_day_is_a_file_with_all_fields_of_its_runs(api, workspace, create_e
 
 
 def test_export_contains_only_filtered_runs_and_selected_fields(api, workspace, create_export):
-    ingest(workspace, run(name="kept"), run(name="left out"))
+    ingest(workspace, build_run(name="kept"), build_run(name="left out"))
 
     export = create_export(
         filter='eq(name, "kept")', export_fields=["name", "outputs"], compression="gzip"
     )
     runner.run_slice(seconds=60)
 
-    assert exported_rows(api, export) == [{"name": "kept", "outputs": '{"answer": "because"}'}]
+    assert read_exported_rows(api, export) == [{"name": "kept", "outputs": '{"answer": "because"}'}]
 
 
 def test_full_file_is_followed_by_another_with_the_next_runs(
@@ -114,17 +117,19 @@ def test_full_file_is_followed_by_another_with_the_next_runs(
 ):
     monkeypatch.setattr(runner, "PAGE_SIZE", 2)
     monkeypatch.setattr(runner, "MAX_FILE_ROWS", 4)
-    created = [run(hours=1 + number / 10) for number in range(10)]
+    created = [build_run(hours=1 + number / 10) for number in range(10)]
     ingest(workspace, *created)
 
     export = create_export()
     runner.run_slice(seconds=60)
 
-    files = parts(api, export)[0]["metadata"]["result"]["exported_files"]
+    files = list_parts(api, export)[0]["metadata"]["result"]["exported_files"]
     assert [path.rpartition("/")[2] for path in files] == [
         f"part-0000{n}.parquet" for n in range(3)
     ]
-    assert [row["id"] for row in exported_rows(api, export)] == [run_["id"] for run_ in created]
+    assert [row["id"] for row in read_exported_rows(api, export)] == [
+        build_run["id"] for build_run in created
+    ]
 
 
 def test_export_without_runs_completes_without_files(api, create_export):
@@ -132,21 +137,21 @@ def test_export_without_runs_completes_without_files(api, create_export):
     runner.run_slice(seconds=60)
 
     assert api.get(f"/bulk-exports/{export['id']}").json()["status"] == "Completed"
-    assert exported_rows(api, export) == []
+    assert read_exported_rows(api, export) == []
 
 
 def test_platform_files_are_downloaded_by_signed_urls(
     api, client, workspace, create_export, settings
 ):
-    ingest(workspace, run())
+    ingest(workspace, build_run())
     export = create_export()
     runner.run_slice(seconds=60)
 
-    [url] = parts(api, export)[0]["metadata"]["result"]["download_urls"]
+    [url] = list_parts(api, export)[0]["metadata"]["result"]["download_urls"]
 
     response = client.get(url.removeprefix(settings.BASE_URL))
     assert response.status_code == 200
-    assert len(table(b"".join(response.streaming_content))) == 1
+    assert len(read_parquet(b"".join(response.streaming_content))) == 1
 
 
 # Retries and cancellation
@@ -157,10 +162,10 @@ def test_worker_death_between_file_and_row_neither_loses_nor_duplicates_runs(
 ):
     monkeypatch.setattr(runner, "PAGE_SIZE", 1)
     monkeypatch.setattr(runner, "MAX_FILE_ROWS", 2)
-    created = [run(hours=1 + number / 10) for number in range(5)]
+    created = [build_run(hours=1 + number / 10) for number in range(5)]
     ingest(workspace, *created)
     export = create_export()
-    put = objects.put
+    put = object_storage.put
     calls = []
 
     def die_after_second_file(path, content):
@@ -169,20 +174,22 @@ def test_worker_death_between_file_and_row_neither_loses_nor_duplicates_runs(
         if len(calls) == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(objects, "put", die_after_second_file)
+    monkeypatch.setattr(object_storage, "put", die_after_second_file)
     with pytest.raises(KeyboardInterrupt):
         runner.run_slice(seconds=60)
     assert runner.run_slice(seconds=60) is False  # the dead worker holds the lease
-    assert len(exported_rows(api, export)) == 2
+    assert len(read_exported_rows(api, export)) == 2
 
     ExportPart.unscoped.filter(export=export["id"]).update(locked_until=DAY)
     runner.run_slice(seconds=60)
 
-    assert [row["id"] for row in exported_rows(api, export)] == [run_["id"] for run_ in created]
+    assert [row["id"] for row in read_exported_rows(api, export)] == [
+        build_run["id"] for build_run in created
+    ]
 
 
 def test_failed_write_is_retried_later(api, workspace, create_export, monkeypatch):
-    ingest(workspace, run())
+    ingest(workspace, build_run())
     export = create_export()
 
     def refuse(*_):
@@ -191,7 +198,7 @@ def test_failed_write_is_retried_later(api, workspace, create_export, monkeypatc
     monkeypatch.setattr("apps.exports.writers._PlatformWriter.put", refuse)
     assert runner.run_slice(seconds=60) is False
 
-    [first, _] = parts(api, export)
+    [first, _] = list_parts(api, export)
     assert (first["status"], first["retry_number"]) == ("Running", 1)
     assert first["errors"]["0"]["detail"] == "AccessDenied"
     monkeypatch.undo()
@@ -199,7 +206,7 @@ def test_failed_write_is_retried_later(api, workspace, create_export, monkeypatc
 
 def test_export_fails_after_the_last_attempt(api, workspace, create_export, monkeypatch):
     monkeypatch.setattr(runner, "MAX_ATTEMPTS", 1)
-    ingest(workspace, run())
+    ingest(workspace, build_run())
     export = create_export()
 
     def refuse(*_):
@@ -212,17 +219,17 @@ def test_export_fails_after_the_last_attempt(api, workspace, create_export, monk
 
 
 def test_cancelled_export_writes_no_files(api, workspace, create_export):
-    ingest(workspace, run())
+    ingest(workspace, build_run())
     export = create_export()
 
     response = api.patch(f"/bulk-exports/{export['id']}", {"status": "Cancelled"})
 
     assert (response.status_code, response.json()["status"]) == (200, "Cancelled")
     runner.run_slice(seconds=60)
-    assert exported_rows(api, export) == []
-    assert {part["status"] for part in parts(api, export)} == {"Cancelled"}
-    again = api.patch(f"/bulk-exports/{export['id']}", {"status": "Cancelled"})
-    assert again.status_code == 200
+    assert read_exported_rows(api, export) == []
+    assert {part["status"] for part in list_parts(api, export)} == {"Cancelled"}
+    second = api.patch(f"/bulk-exports/{export['id']}", {"status": "Cancelled"})
+    assert second.status_code == 200
 
 
 def test_finished_export_cannot_be_cancelled(api, create_export):
@@ -238,7 +245,7 @@ def test_finished_export_cannot_be_cancelled(api, create_export):
 
 
 def test_schedule_creates_one_export_per_window_after_ten_minutes(api, workspace, create_export):
-    ingest(workspace, run(hours=1), run(hours=7))
+    ingest(workspace, build_run(hours=1), build_run(hours=7))
     schedule = create_export(end_time=None, interval_hours=6)
 
     services.create_due_exports(DAY + timedelta(hours=6, minutes=9))
@@ -247,12 +254,12 @@ def test_schedule_creates_one_export_per_window_after_ten_minutes(api, workspace
     services.create_due_exports(DAY + timedelta(hours=12, minutes=10))
 
     created = BulkExport.unscoped.filter(source=schedule["id"]).order_by("start_time")
-    assert [(run_.start_time - DAY, run_.end_time - DAY) for run_ in created] == [
+    assert [(build_run.start_time - DAY, build_run.end_time - DAY) for build_run in created] == [
         (timedelta(hours=0), timedelta(hours=6)),
         (timedelta(hours=6), timedelta(hours=12)),
     ]
     runner.run_slice(seconds=60)
-    assert [len(exported_rows(api, {"id": run_.pk})) for run_ in created] == [1, 1]
+    assert [len(read_exported_rows(api, {"id": build_run.pk})) for build_run in created] == [1, 1]
     assert api.get(f"/bulk-exports/{schedule['id']}").json()["status"] == "Running"
 
 
@@ -264,10 +271,10 @@ def test_cancelled_schedule_creates_no_exports(api, create_export):
 
 
 def test_time_range_is_split_at_midnights():
-    begin = DAY + timedelta(hours=20)
+    start_time = DAY + timedelta(hours=20)
 
-    assert [*services.split_into_days(begin, begin + timedelta(hours=30))] == [
-        (begin, DAY + timedelta(days=1)),
+    assert [*services.split_into_days(start_time, start_time + timedelta(hours=30))] == [
+        (start_time, DAY + timedelta(days=1)),
         (DAY + timedelta(days=1), DAY + timedelta(days=2)),
         (DAY + timedelta(days=2), DAY + timedelta(days=2, hours=2)),
     ]
@@ -276,19 +283,19 @@ def test_time_range_is_split_at_midnights():
 # Buckets
 
 
-def bucket(url, **more):
+def bucket_body(url, **config_fields):
     config = {"bucket_name": "exports", "prefix": "pre", "region": "us-east-1", "endpoint_url": url}
     return {
         "destination_type": "s3",
         "display_name": "b",
-        "config": config | more,
-        "credentials": KEYS,
+        "config": config | config_fields,
+        "credentials": CREDENTIALS,
     }
 
 
 def test_export_to_bucket_writes_a_readable_file(api, workspace, project, s3, s3_url):
-    created = api.post("/bulk-exports/destinations", bucket(s3_url)).json()
-    ingest(workspace, run())
+    created = api.post("/bulk-exports/destinations", bucket_body(s3_url)).json()
+    ingest(workspace, build_run())
     body = {
         "bulk_export_destination_id": created["id"], "session_id": str(project.pk),
         "start_time": DAY.isoformat(), "end_time": (DAY + timedelta(days=1)).isoformat(),
@@ -298,33 +305,33 @@ def test_export_to_bucket_writes_a_readable_file(api, workspace, project, s3, s3
     export = api.post("/bulk-exports", body).json()
     runner.run_slice(seconds=60)
 
-    [part] = parts(api, export)
+    [part] = list_parts(api, export)
     [item] = s3.list_objects_v2(Bucket="exports")["Contents"]
     assert part["metadata"]["result"]["exported_files"] == [f"exports/{item['Key']}"]
     assert "/resource=runs/year=2026/month=3/day=1/" in item["Key"]
     assert part["metadata"]["result"]["download_urls"] is None
-    assert len(table(s3.get_object(Bucket="exports", Key=item["Key"])["Body"].read())) == 1
+    assert len(read_parquet(s3.get_object(Bucket="exports", Key=item["Key"])["Body"].read())) == 1
 
 
 def test_credentials_are_stored_encrypted_and_not_returned(api, s3, s3_url):
-    created = api.post("/bulk-exports/destinations", bucket(s3_url)).json()
+    created = api.post("/bulk-exports/destinations", bucket_body(s3_url)).json()
 
     assert created["credentials_keys"] == ["access_key_id", "secret_access_key"]
     assert "secret" not in json.dumps(created["config"])
-    kept = Destination.unscoped.get(pk=created["id"])
-    assert b"secret" not in bytes(kept.secret)
-    assert kept.credentials() == KEYS
+    destination_row = Destination.unscoped.get(pk=created["id"])
+    assert b"secret" not in bytes(destination_row.secret)
+    assert destination_row.credentials() == CREDENTIALS
 
 
-def test_bucket_that_fails_the_test_write_is_refused(api, s3, s3_url):
-    response = api.post("/bulk-exports/destinations", bucket(s3_url, bucket_name="absent"))
+def test_bucket_that_fails_the_test_write_is_rejected(api, s3, s3_url):
+    response = api.post("/bulk-exports/destinations", bucket_body(s3_url, bucket_name="absent"))
 
     assert (response.status_code, response.json()["code"]) == (400, "destination_refused")
     assert Destination.unscoped.count() == 0
 
 
 def test_new_credentials_are_saved_after_a_test_write(api, s3, s3_url):
-    created = api.post("/bulk-exports/destinations", bucket(s3_url)).json()
+    created = api.post("/bulk-exports/destinations", bucket_body(s3_url)).json()
 
     renewed = {"access_key_id": "new", "secret_access_key": "n"}
     response = api.patch(f"/bulk-exports/destinations/{created['id']}", {"credentials": renewed})
@@ -333,10 +340,10 @@ def test_new_credentials_are_saved_after_a_test_write(api, s3, s3_url):
     assert Destination.unscoped.get(pk=created["id"]).credentials() == renewed
 
 
-def test_bucket_at_a_private_address_is_refused(api, s3_url, settings):
+def test_bucket_at_a_private_address_is_rejected(api, s3_url, settings):
     settings.ALLOW_PRIVATE_ADDRESSES = False
 
-    response = api.post("/bulk-exports/destinations", bucket(s3_url))
+    response = api.post("/bulk-exports/destinations", bucket_body(s3_url))
 
     assert (response.status_code, response.json()["code"]) == (400, "destination_refused")
 
@@ -345,7 +352,7 @@ def test_bucket_at_a_private_address_is_refused(api, s3_url, settings):
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    "invalid_fields",
     [
         {"end_time": None},
         {"interval_hours": 1},
@@ -358,7 +365,7 @@ def test_bucket_at_a_private_address_is_refused(api, s3_url, settings):
         {"start_time": "soon"},
     ],
 )
-def test_invalid_export_request_is_refused(api, project, destination, wrong):
+def test_invalid_export_request_is_rejected(api, project, destination, invalid_fields):
     body = {
         "bulk_export_destination_id": destination,
         "session_id": str(project.pk),
@@ -366,7 +373,7 @@ def test_invalid_export_request_is_refused(api, project, destination, wrong):
         "end_time": (DAY + timedelta(days=2)).isoformat(),
     }
 
-    assert api.post("/bulk-exports", body | wrong).status_code in {400, 422}
+    assert api.post("/bulk-exports", body | invalid_fields).status_code in {400, 422}
     assert BulkExport.unscoped.count() == 0
 
 
@@ -380,14 +387,14 @@ def test_invalid_export_request_is_refused(api, project, destination, wrong):
         {"prefix": "a\u0000b"},
     ],
 )
-def test_invalid_destination_config_is_refused(api, config):
-    response = api.post("/bulk-exports/destinations", bucket("http://s3.example", **config))
+def test_invalid_destination_config_is_rejected(api, config):
+    response = api.post("/bulk-exports/destinations", bucket_body("http://s3.example", **config))
 
     assert response.status_code == 422
 
 
-def test_bucket_without_credentials_is_refused(api):
-    body = bucket("http://s3.example")
+def test_bucket_without_credentials_is_rejected(api):
+    body = bucket_body("http://s3.example")
     del body["credentials"]
 
     assert api.post("/bulk-exports/destinations", body).status_code == 422
@@ -410,10 +417,8 @@ def test_other_workspace_cannot_read_or_use_exports(
 
 
 @pytest.fixture
-def other_tenant_api(db):
-    from tests.factories.organizations import WorkspaceFactory
-
-    return Api(key_for(WorkspaceFactory()))
+def other_tenant_api(make_api, other_workspace):
+    return make_api(other_workspace)
 
 
 def test_query_count_of_export_list_is_constant(api, create_export, django_assert_num_queries):
@@ -428,6 +433,6 @@ def test_query_count_of_export_list_is_constant(api, create_export, django_asser
 
 
 def test_statuses_are_the_values_of_the_api():
-    assert set(Status.values) == {
+    assert set(ExportStatus.values) == {
         "Created", "Running", "Completed", "Cancelled", "Failed", "TimedOut",
     }  # fmt: skip

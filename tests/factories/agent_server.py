@@ -5,7 +5,6 @@ from typing import Any
 
 import factory
 from django.utils import timezone
-from factory.django import DjangoModelFactory
 
 from apps.agent_server.models import AgentRun, Cron, StoreItem, Thread, WebhookDelivery
 from apps.agent_server.services.assistants import ensure_system_assistants, system_assistant_id
@@ -14,10 +13,11 @@ from apps.deployments.models import Deployment, Revision, RevisionGraph
 from apps.deployments.routes import Route
 from apps.deployments.statuses import RevisionStatus
 from apps.organizations.models import Workspace
+from tests.factories.base import UnscopedFactory
 from tests.factories.organizations import WorkspaceFactory
 
 
-class AgentFactory(DjangoModelFactory[Deployment]):
+class AgentFactory(UnscopedFactory[Deployment]):
     """A deployment whose active revision has the graphs `agent` and `other`."""
 
     class Meta:
@@ -27,10 +27,6 @@ class AgentFactory(DjangoModelFactory[Deployment]):
     workspace = factory.SubFactory(WorkspaceFactory)
     name = factory.Sequence(lambda n: f"agent-{n}")
     slug = factory.SelfAttribute("name")
-
-    @classmethod
-    def _get_manager(cls, model_class: type[Deployment]) -> Any:
-        return model_class.unscoped
 
     @factory.post_generation
     def graphs(self: Deployment, create: bool, names: Any) -> None:  # type: ignore[misc]  # noqa: FBT001
@@ -54,19 +50,15 @@ class AgentFactory(DjangoModelFactory[Deployment]):
         self.save()
 
 
-class ThreadFactory(DjangoModelFactory[Thread]):
+class ThreadFactory(UnscopedFactory[Thread]):
     class Meta:
         model = Thread
 
     deployment = factory.SubFactory(AgentFactory)
     workspace = factory.SelfAttribute("deployment.workspace")
 
-    @classmethod
-    def _get_manager(cls, model_class: type[Thread]) -> Any:
-        return model_class.unscoped
 
-
-class AgentRunFactory(DjangoModelFactory[AgentRun]):
+class AgentRunFactory(UnscopedFactory[AgentRun]):
     class Meta:
         model = AgentRun
 
@@ -77,12 +69,8 @@ class AgentRunFactory(DjangoModelFactory[AgentRun]):
     graph_id = "agent"
     sequence = factory.Sequence(lambda n: n + 1)
 
-    @classmethod
-    def _get_manager(cls, model_class: type[AgentRun]) -> Any:
-        return model_class.unscoped
 
-
-class CronFactory(DjangoModelFactory[Cron]):
+class CronFactory(UnscopedFactory[Cron]):
     class Meta:
         model = Cron
 
@@ -93,12 +81,8 @@ class CronFactory(DjangoModelFactory[Cron]):
     payload = {"assistant_id": str(system_assistant_id("agent")), "schedule": "0 0 1 1 *"}
     next_run_date = datetime(2999, 1, 1, tzinfo=UTC)
 
-    @classmethod
-    def _get_manager(cls, model_class: type[Cron]) -> Any:
-        return model_class.unscoped
 
-
-class StoreItemFactory(DjangoModelFactory[StoreItem]):
+class StoreItemFactory(UnscopedFactory[StoreItem]):
     class Meta:
         model = StoreItem
 
@@ -108,12 +92,8 @@ class StoreItemFactory(DjangoModelFactory[StoreItem]):
     key = factory.Sequence(str)
     value = factory.LazyFunction(dict)
 
-    @classmethod
-    def _get_manager(cls, model_class: type[StoreItem]) -> Any:
-        return model_class.unscoped
 
-
-class WebhookDeliveryFactory(DjangoModelFactory[WebhookDelivery]):
+class WebhookDeliveryFactory(UnscopedFactory[WebhookDelivery]):
     class Meta:
         model = WebhookDelivery
         exclude = ("agent_run",)
@@ -127,20 +107,16 @@ class WebhookDeliveryFactory(DjangoModelFactory[WebhookDelivery]):
     run_created_at = factory.LazyFunction(timezone.now)
     run_ended_at = factory.LazyFunction(timezone.now)
 
-    @classmethod
-    def _get_manager(cls, model_class: type[WebhookDelivery]) -> Any:
-        return model_class.unscoped
-
 
 def route_of(agent: Deployment) -> Route:
-    """The agent's route, fresh, with its system assistants made."""
+    """Return the agent's route, read anew, after its system assistants were created."""
     routes.clear_cache()
-    route = routes.find(agent.slug)
+    route = routes.find_route(agent.slug)
     assert route is not None
     ensure_system_assistants(route)
     return route
 
 
-def workspace_beside(agent: Deployment) -> Workspace:
+def sibling_workspace(agent: Deployment) -> Workspace:
     """Another workspace of the same organization."""
     return WorkspaceFactory(organization=agent.workspace.organization)

@@ -6,7 +6,7 @@ from apps.organizations.models import Workspace
 
 
 def key_for(workspace: Workspace, *scopes: str) -> str:
-    """The secret of a new key bound to the workspace; all rights unless scopes are named."""
+    """The secret of a new key bound to the workspace; scope `admin` by default."""
     _, secret = issue_key(
         organization=workspace.organization,
         workspace=workspace,
@@ -16,5 +16,5 @@ def key_for(workspace: Workspace, *scopes: str) -> str:
     return secret
 
 
-def row_of(secret: str) -> ApiKey:
+def api_key_row(secret: str) -> ApiKey:
     return ApiKey.objects.get(prefix=secret[:11])

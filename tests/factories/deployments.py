@@ -1,15 +1,13 @@
 from __future__ import annotations
 
-from typing import Any
-
 import factory
-from factory.django import DjangoModelFactory
 
 from apps.deployments.models import Deployment, LogKind, LogLine, Revision
+from tests.factories.base import UnscopedFactory
 from tests.factories.organizations import WorkspaceFactory
 
 
-class DeploymentFactory(DjangoModelFactory[Deployment]):
+class DeploymentFactory(UnscopedFactory[Deployment]):
     """A deployment without revisions."""
 
     class Meta:
@@ -20,12 +18,8 @@ class DeploymentFactory(DjangoModelFactory[Deployment]):
     slug = factory.SelfAttribute("name")
     repo_url = "https://git.example/agent.git"
 
-    @classmethod
-    def _get_manager(cls, model_class: type[Deployment]) -> Any:
-        return model_class.unscoped
 
-
-class RevisionFactory(DjangoModelFactory[Revision]):
+class RevisionFactory(UnscopedFactory[Revision]):
     class Meta:
         model = Revision
 
@@ -35,12 +29,8 @@ class RevisionFactory(DjangoModelFactory[Revision]):
     repo_url = factory.SelfAttribute("deployment.repo_url")
     config_path = "langgraph.json"
 
-    @classmethod
-    def _get_manager(cls, model_class: type[Revision]) -> Any:
-        return model_class.unscoped
 
-
-class LogLineFactory(DjangoModelFactory[LogLine]):
+class LogLineFactory(UnscopedFactory[LogLine]):
     class Meta:
         model = LogLine
 
@@ -49,7 +39,3 @@ class LogLineFactory(DjangoModelFactory[LogLine]):
     workspace = factory.SelfAttribute("revision.workspace")
     kind = LogKind.BUILD
     message = factory.Sequence(lambda n: f"line {n}")
-
-    @classmethod
-    def _get_manager(cls, model_class: type[LogLine]) -> Any:
-        return model_class.unscoped

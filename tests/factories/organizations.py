@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import factory
+from django.test import Client
 from factory.django import DjangoModelFactory
 
 from apps.api_keys.services import issue_key
@@ -19,7 +20,7 @@ from apps.organizations.models import (
 )
 from apps.organizations.permissions import Level
 from apps.organizations.roles import system_role
-from apps.organizations.services import invitations, secrets
+from apps.organizations.services import invitations, workspaces
 
 
 class RoleFactory(DjangoModelFactory[Role]):
@@ -86,10 +87,17 @@ class WorkspaceMembershipFactory(DjangoModelFactory[WorkspaceMembership]):
         return super()._create(model_class, *args, **kwargs)
 
 
-def people_of(workspace: Workspace, mark: str) -> dict[str, object]:
-    """A row of every kind that people and places know, each with the mark; by route parameter."""
+def signed_in_client(user: User) -> Client:
+    """Return a test client with a session of the user."""
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+def create_marked_rows(workspace: Workspace, mark: str) -> dict[str, object]:
+    """Create one row of each kind, marked with `mark`; the keys are route parameters."""
     organization = workspace.organization
-    person = WorkspaceMembershipFactory(
+    membership = WorkspaceMembershipFactory(
         workspace=workspace, user__email=f"{mark}@example.com", user__name=mark
     )
     invitation = invitations.invite(
@@ -98,7 +106,7 @@ def people_of(workspace: Workspace, mark: str) -> dict[str, object]:
         email=f"{mark}-invited@example.com",
     )
     key, _ = issue_key(organization=organization, workspace=workspace, name=mark, scopes=["read"])
-    secrets.set_secrets(workspace_id=workspace.pk, values={mark: mark})
+    workspaces.set_secrets(workspace_id=workspace.pk, values={mark: mark})
     tag_key = TagKey.unscoped.create(workspace=workspace, key=mark)
     value = TagValue.unscoped.create(workspace=workspace, tag_key=tag_key, value=mark)
     tagging = Tagging.unscoped.create(
@@ -106,8 +114,8 @@ def people_of(workspace: Workspace, mark: str) -> dict[str, object]:
     )
     return {
         "role_id": RoleFactory(organization=organization, display_name=mark).pk,
-        "identity_id": person.pk,
-        "membership_id": Membership.objects.get(organization=organization, user=person.user).pk,
+        "identity_id": membership.pk,
+        "membership_id": Membership.objects.get(organization=organization, user=membership.user).pk,
         "invitation_id": invitation.pk,
         "key_id": key.pk,
         "tag_key_id": tag_key.pk,

@@ -22,27 +22,27 @@ BEGIN = (int(datetime.now(UTC).timestamp()) - 600) * SECOND
 """Ten minutes ago."""
 
 
-def value(of: Any) -> AnyValue:
-    match of:
+def value(content: Any) -> AnyValue:
+    match content:
         case bool():
-            return AnyValue(bool_value=of)
+            return AnyValue(bool_value=content)
         case int():
-            return AnyValue(int_value=of)
+            return AnyValue(int_value=content)
         case float():
-            return AnyValue(double_value=of)
+            return AnyValue(double_value=content)
         case list():
-            return AnyValue(array_value=ArrayValue(values=[value(one) for one in of]))
+            return AnyValue(array_value=ArrayValue(values=[value(item) for item in content]))
         case dict():
-            return AnyValue(kvlist_value=KeyValueList(values=attributes(of)))
+            return AnyValue(kvlist_value=KeyValueList(values=encode_attributes(content)))
         case bytes():
-            return AnyValue(bytes_value=of)
+            return AnyValue(bytes_value=content)
         case None:
             return AnyValue()
-    return AnyValue(string_value=of)
+    return AnyValue(string_value=content)
 
 
-def attributes(of: dict[str, Any]) -> list[KeyValue]:
-    return [KeyValue(key=key, value=value(one)) for key, one in of.items()]
+def encode_attributes(values: dict[str, Any]) -> list[KeyValue]:
+    return [KeyValue(key=key, value=value(content)) for key, content in values.items()]
 
 
 def span_id(number: int) -> bytes:
@@ -55,13 +55,13 @@ def span(
     *,
     trace: bytes = TRACE,
     at: float = 0,
-    lasts: float = 1,
+    seconds: float = 1,
     name: str = "step",
-    says: dict[str, Any] | None = None,
+    attributes: dict[str, Any] | None = None,
     error: str | None = None,
     **fields: Any,
 ) -> Span:
-    """A finished span; `at` and `lasts` in seconds, `says` are its attributes."""
+    """A finished span; `at` is its start and `seconds` its duration, both in seconds."""
     begin = BEGIN + int(at * SECOND)
     status = Status(code=Status.STATUS_CODE_ERROR, message=error) if error is not None else None
     return Span(
@@ -72,17 +72,19 @@ def span(
             "name": name,
             "kind": Span.SPAN_KIND_INTERNAL,
             "start_time_unix_nano": begin,
-            "end_time_unix_nano": begin + int(lasts * SECOND),
-            "attributes": attributes(says or {}),
+            "end_time_unix_nano": begin + int(seconds * SECOND),
+            "attributes": encode_attributes(attributes or {}),
             "status": status,
         }
         | fields
     )
 
 
-def event(name: str, says: dict[str, Any] | None = None, *, at: float = 0.5) -> Span.Event:
+def event(name: str, attributes: dict[str, Any] | None = None, *, at: float = 0.5) -> Span.Event:
     time = BEGIN + int(at * SECOND)
-    return Span.Event(name=name, time_unix_nano=time, attributes=attributes(says or {}))
+    return Span.Event(
+        name=name, time_unix_nano=time, attributes=encode_attributes(attributes or {})
+    )
 
 
 def export(
@@ -91,14 +93,14 @@ def export(
     scope: str = "tests",
     project: str | None = None,
 ) -> ExportTraceServiceRequest:
-    """What an exporter sends."""
-    about = {"service.name": "shop", **(resource or {})}
+    """Return a request as an exporter sends it."""
+    resource_fields = {"service.name": "shop", **(resource or {})}
     if project is not None:
-        about["langsmith.project.name"] = project
+        resource_fields["langsmith.project.name"] = project
     return ExportTraceServiceRequest(
         resource_spans=[
             ResourceSpans(
-                resource=Resource(attributes=attributes(about)),
+                resource=Resource(attributes=encode_attributes(resource_fields)),
                 scope_spans=[
                     ScopeSpans(scope=InstrumentationScope(name=scope, version="1"), spans=spans)
                 ],

@@ -35,7 +35,7 @@ class ProjectFactory(DjangoModelFactory[Project]):
 
 
 def wire_run(parent: dict[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
-    """A finished run as clients post it; one second of work a moment ago."""
+    """A finished run as clients post it; it took one second, ten seconds ago."""
     start = fields.pop("start", None) or datetime.now(UTC) - timedelta(seconds=10)
     run_id = str(fields.pop("id", None) or uuid7())
     own = format_segment(start, UUID(run_id))
@@ -54,17 +54,17 @@ def wire_run(parent: dict[str, Any] | None = None, **fields: Any) -> dict[str, A
     } | fields
 
 
-def begun(run: dict[str, Any]) -> dict[str, Any]:
-    """What a client posts when the run starts."""
+def start_fields(run: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields that a client posts when the run starts."""
     late = ("end_time", "outputs", "error", "events")
     return {name: value for name, value in run.items() if name not in late}
 
 
-def ended(run: dict[str, Any]) -> dict[str, Any]:
-    """What a client patches when the run ends."""
-    kept = ("id", "trace_id", "dotted_order", "parent_run_id", "session_name")
+def end_fields(run: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields that a client patches when the run ends."""
+    identity = ("id", "trace_id", "dotted_order", "parent_run_id", "session_name")
     late = ("end_time", "outputs", "error", "events")
-    return {name: run[name] for name in (*kept, *late) if name in run}
+    return {name: run[name] for name in (*identity, *late) if name in run}
 
 
 def ingest(workspace: Workspace, *runs: dict[str, Any]) -> None:
@@ -79,13 +79,13 @@ def stored_run(workspace: Workspace | None = None, **fields: Any) -> UUID:
     return UUID(run["id"])
 
 
-def read(workspace: Workspace, run_id: str | UUID) -> RunDetail:
+def read_run(workspace: Workspace, run_id: str | UUID) -> RunDetail:
     run = run_store.get(workspace.pk, UUID(str(run_id)))
     assert run is not None
     return run
 
 
-def rows() -> int:
+def count_stored_runs() -> int:
     """Return the number of stored runs of all workspaces."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM trace_store_run")
@@ -93,7 +93,7 @@ def rows() -> int:
         return count
 
 
-def form(*parts: tuple[str, Any] | tuple[str, Any, str]) -> bytes:
+def multipart_body(*parts: tuple[str, Any] | tuple[str, Any, str]) -> bytes:
     """A multipart body of (name, content) or (name, content, headers); JSON unless it is bytes."""
     out = []
     for name, content, *headers in parts:
@@ -106,3 +106,14 @@ def form(*parts: tuple[str, Any] | tuple[str, Any, str]) -> bytes:
             + b"\r\n"
         )
     return b"".join(out) + f"--{BOUNDARY}--\r\n".encode()
+
+
+def ingest_multipart_run(workspace: Workspace, files: dict[str, bytes]) -> UUID:
+    """The id of a finished, stored run with attachments by name."""
+    run = wire_run()
+    parts: list[Any] = [(f"post.{run['id']}", run)]
+    for name, content in files.items():
+        parts.append((f"attachment.{run['id']}.{name}", content, "Content-Type: text/plain"))
+    body = multipart_body(*parts)
+    ingest_runs.ingest(workspace.pk, decoders.decode_multipart(body, BOUNDARY.encode()))
+    return UUID(run["id"])

@@ -1,4 +1,4 @@
-"""Feedback over HTTP: given, read, changed and taken back."""
+"""Feedback over HTTP: created, read, changed and deleted."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from django.test.utils import CaptureQueriesContext
 from apps.core.ids import uuid7
 from apps.feedback.models import Feedback, FeedbackConfig
 from apps.feedback.services import attach_to_runs
+from apps.trace_store.models import RetainedTrace
 from apps.trace_store.postgres.postprocess.processor import process_all
-from apps.tracing.models import RetainedTrace
 from apps.tracing.services import ensure_addressed_project
 from tests.factories.tracing import (
     ProjectFactory,
-    form,
     ingest,
-    read,
+    multipart_body,
+    read_run,
     stored_run,
     wire_run,
 )
@@ -37,8 +37,8 @@ def test_request_without_key_is_rejected(client, db, path):
     assert client.get(path).status_code == 401
 
 
-def test_a_reader_gives_no_feedback(api_of, workspace):
-    reader = api_of(workspace, "read")
+def test_a_read_only_key_creates_no_feedback(make_api, workspace):
+    reader = make_api(workspace, "read")
 
     assert reader.post("/feedback", {"key": "k", "run_id": str(uuid4())}).status_code == 403
     assert reader.get("/feedback").json() == []
@@ -48,9 +48,9 @@ def test_feedback_takes_project_and_trace_from_its_run(api, workspace):
     root = wire_run(session_name="shop")
     child = wire_run(root)
     ingest(workspace, root, child)
-    project_id = str(read(workspace, root["id"]).row.project_id)
+    project_id = str(read_run(workspace, root["id"]).row.project_id)
 
-    given = api.post(
+    created = api.post(
         "/feedback",
         {
             "key": "good",
@@ -64,8 +64,8 @@ def test_feedback_takes_project_and_trace_from_its_run(api, workspace):
         },
     )
 
-    assert given.status_code == 200
-    body = given.json()
+    assert created.status_code == 200
+    body = created.json()
     assert body.pop("created_at") == api.get(f"/feedback/{body['id']}").json()["created_at"]
     assert body.pop("modified_at")
     feedback_id = body.pop("id")
@@ -93,65 +93,69 @@ def test_feedback_takes_project_and_trace_from_its_run(api, workspace):
         "error": False,
         "extra": {"a": 1},
     }
-    assert [one["id"] for one in api.get("/feedback", run=child["id"]).json()] == [feedback_id]
+    assert [feedback["id"] for feedback in api.get("/feedback", run=child["id"]).json()] == [
+        feedback_id
+    ]
 
 
-def test_an_id_that_is_there_is_given_anew(api, workspace):
+def test_feedback_with_an_existing_id_is_replaced(api, workspace):
     run_id, feedback_id = str(stored_run(workspace)), str(uuid4())
     body = {"id": feedback_id, "key": "good", "run_id": run_id}
     api.post("/feedback", body | {"score": 0})
 
-    again = api.post("/feedback/eager", body | {"score": 1})
+    repeated = api.post("/feedback/eager", body | {"score": 1})
 
-    assert again.json()["score"] == 1.0
-    assert [one.score for one in Feedback.objects.for_workspace(workspace)] == [1.0]
+    assert repeated.json()["score"] == 1.0
+    assert [feedback.score for feedback in Feedback.objects.for_workspace(workspace)] == [1.0]
 
 
 def test_feedback_id_of_another_workspace_is_rejected_and_unchanged(
-    api, api_of, workspace, stranger
+    api, make_api, workspace, other_workspace
 ):
     feedback_id = str(uuid4())
     body = {"id": feedback_id, "key": "good", "run_id": str(uuid4()), "score": 1}
-    api_of(stranger).post("/feedback", body)
+    make_api(other_workspace).post("/feedback", body)
 
     response = api.post("/feedback", body | {"score": 0})
 
     assert (response.status_code, response.json()["code"]) == (409, "feedback_id_taken")
-    assert [one.score for one in Feedback.objects.for_workspace(stranger)] == [1.0]
+    assert [feedback.score for feedback in Feedback.objects.for_workspace(other_workspace)] == [1.0]
     assert not Feedback.objects.for_workspace(workspace).exists()
 
 
-def test_a_run_of_another_workspace_looks_like_one_that_has_not_come(api, workspace, stranger):
-    foreign = str(stored_run(stranger, session_name="secret"))
+def test_feedback_on_a_foreign_run_is_answered_like_feedback_on_a_missing_run(
+    api, workspace, other_workspace
+):
+    foreign = str(stored_run(other_workspace, session_name="secret"))
     unknown = str(uuid7())
-    answers = []
+    responses = []
     for run_id in (foreign, unknown):
         body = api.post("/feedback", {"key": "k", "run_id": run_id}).json()
-        answers.append(
+        responses.append(
             {n: v for n, v in body.items() if n not in {"id", "run_id"} and "_at" not in n}
         )
 
     process_all()
     attach_to_runs.attach_pending()
 
-    assert answers[0] == answers[1]
-    assert answers[0]["session_id"] is answers[0]["trace_id"] is None
-    of_foreign = Feedback.objects.for_workspace(workspace).get(run_id=foreign)
-    assert (of_foreign.project_id, of_foreign.is_root) == (None, None)
-    assert not Feedback.objects.for_workspace(stranger).exists()
+    assert responses[0] == responses[1]
+    assert responses[0]["session_id"] is responses[0]["trace_id"] is None
+    feedback = Feedback.objects.for_workspace(workspace).get(run_id=foreign)
+    assert (feedback.project_id, feedback.is_root) == (None, None)
+    assert not Feedback.objects.for_workspace(other_workspace).exists()
 
 
 def test_feedback_before_its_run_is_attached_by_post_processing(api, workspace):
     run = wire_run(extra={"metadata": {"thread_id": "t1"}})
-    given = api.post("/feedback", {"key": "good", "run_id": run["id"], "score": 1}).json()
+    created = api.post("/feedback", {"key": "good", "run_id": run["id"], "score": 1}).json()
     attach_to_runs.attach_pending()  # the lookup has already run once
 
     ingest(workspace, run)
     process_all()
 
-    feedback = Feedback.objects.for_workspace(workspace).get(pk=given["id"])
-    row = read(workspace, run["id"]).row
-    assert given["session_id"] is None
+    feedback = Feedback.objects.for_workspace(workspace).get(pk=created["id"])
+    row = read_run(workspace, run["id"]).row
+    assert created["session_id"] is None
     assert (feedback.project_id, feedback.trace_id, feedback.is_root) == (
         row.project_id,
         row.id,
@@ -160,13 +164,13 @@ def test_feedback_before_its_run_is_attached_by_post_processing(api, workspace):
     assert (feedback.start_time, feedback.thread_key) == (row.start_time, "t1")
 
 
-def test_feedback_in_the_stream_of_runs_is_attached_soon_after(api, workspace):
+def test_feedback_in_a_multipart_request_is_attached_later(api, workspace):
     run = wire_run()
     ingest(workspace, run)
     process_all()
     part = {"key": "good", "run_id": run["id"], "trace_id": run["id"], "score": 1}
 
-    assert api.multipart(form((f"feedback.{uuid7()}", part))).status_code == 202
+    assert api.multipart(multipart_body((f"feedback.{uuid7()}", part))).status_code == 202
     feedback = Feedback.objects.for_workspace(workspace).get()
     assert (feedback.is_pending, feedback.project_id) == (True, None)
     Feedback.objects.for_workspace(workspace).update(
@@ -175,41 +179,44 @@ def test_feedback_in_the_stream_of_runs_is_attached_soon_after(api, workspace):
     attach_to_runs.attach_pending()
 
     feedback.refresh_from_db()
-    project_id = read(workspace, run["id"]).row.project_id
+    project_id = read_run(workspace, run["id"]).row.project_id
     assert (feedback.is_pending, feedback.project_id) == (False, project_id)
 
 
-def test_of_two_projects_with_the_run_the_named_one_keeps_the_feedback(api, workspace):
+def test_the_session_id_selects_between_runs_with_the_same_id(api, workspace):
     run = wire_run(session_name="one")
     ingest(workspace, run, run | {"session_name": "two"})
-    one = ProjectFactory._meta.model.unscoped.get(workspace=workspace, name="one")
+    project = ProjectFactory._meta.model.unscoped.get(workspace=workspace, name="one")
 
     body = api.post(
-        "/feedback", {"key": "k", "run_id": run["id"], "session_id": str(one.pk)}
+        "/feedback", {"key": "k", "run_id": run["id"], "session_id": str(project.pk)}
     ).json()
 
-    assert (body["session_id"], body["trace_id"]) == (str(one.pk), run["id"])
+    assert (body["session_id"], body["trace_id"]) == (str(project.pk), run["id"])
 
 
-def test_feedback_keeps_its_trace_for_longer_unless_it_says_no(api, workspace):
+def test_feedback_extends_the_retention_of_its_trace_unless_disabled(api, workspace):
     ProjectFactory(workspace=workspace, name="short", short_since=datetime.now(UTC))
-    kept, not_kept = (stored_run(workspace, session_name="short") for _ in range(2))
+    stored_value, not_kept = (stored_run(workspace, session_name="short") for _ in range(2))
 
-    api.post("/feedback", {"key": "k", "run_id": str(kept)})
+    api.post("/feedback", {"key": "k", "run_id": str(stored_value)})
     api.post("/feedback", {"key": "k", "run_id": str(not_kept), "extend_trace_retention": False})
 
     kept_traces = RetainedTrace.objects.for_workspace(workspace)
-    assert list(kept_traces.values_list("trace_id", flat=True)) == [kept]
+    assert list(kept_traces.values_list("trace_id", flat=True)) == [stored_value]
 
 
-def test_feedback_on_a_project_needs_no_run(api, workspace, stranger):
-    project, foreign = ProjectFactory(workspace=workspace), ProjectFactory(workspace=stranger)
+def test_feedback_on_a_project_needs_no_run(api, workspace, other_workspace):
+    project, foreign_project = (
+        ProjectFactory(workspace=workspace),
+        ProjectFactory(workspace=other_workspace),
+    )
 
-    given = api.post("/feedback", {"key": "total", "session_id": str(project.pk), "score": 0.5})
-    refused = api.post("/feedback", {"key": "total", "session_id": str(foreign.pk)})
+    created = api.post("/feedback", {"key": "total", "session_id": str(project.pk), "score": 0.5})
+    rejected = api.post("/feedback", {"key": "total", "session_id": str(foreign_project.pk)})
 
-    assert (given.json()["run_id"], given.json()["session_id"]) == (None, str(project.pk))
-    assert (refused.status_code, refused.json()["code"]) == (404, "project_not_found")
+    assert (created.json()["run_id"], created.json()["session_id"]) == (None, str(project.pk))
+    assert (rejected.status_code, rejected.json()["code"]) == (404, "project_not_found")
 
 
 @pytest.mark.parametrize(
@@ -235,7 +242,7 @@ def test_invalid_body_is_rejected(api, workspace, body):
 
 
 @pytest.mark.parametrize(
-    ("sent", "kept"),
+    ("raw_value", "stored_value"),
     [
         (b'"a\\u0000b"', "a\ufffdb"),
         (b'"a\\ud800b"', "a\ufffdb"),
@@ -244,25 +251,25 @@ def test_invalid_body_is_rejected(api, workspace, body):
         (b"[[[1]]]", [[[1]]]),
     ],
 )
-def test_odd_json_is_stored_as_well_as_it_can_be(api, workspace, sent, kept):
-    body = b'{"key":"k\\u0000","run_id":"%s","value":%s}' % (str(uuid4()).encode(), sent)
+def test_values_that_postgresql_rejects_are_replaced(api, workspace, raw_value, stored_value):
+    body = b'{"key":"k\\u0000","run_id":"%s","value":%s}' % (str(uuid4()).encode(), raw_value)
 
     response = api.client.post("/feedback", body, content_type="application/json")
 
     assert response.status_code == 200
-    assert (response.json()["key"], response.json()["value"]) == ("k\ufffd", kept)
+    assert (response.json()["key"], response.json()["value"]) == ("k\ufffd", stored_value)
 
 
 def test_patch_changes_only_the_given_fields(api, workspace):
     run_id = str(stored_run(workspace))
-    given_body = {
+    body = {
         "key": "good",
         "run_id": run_id,
         "score": 1,
         "comment": "a",
         "correction": {"x": 1},
     }
-    url = f"/feedback/{api.post('/feedback', given_body).json()['id']}"
+    url = f"/feedback/{api.post('/feedback', body).json()['id']}"
 
     assert api.patch(url, {"comment": None}).json()["comment"] is None
     body = api.patch(url, {"score": 0.25, "value": "x"}).json()
@@ -274,7 +281,7 @@ def test_patch_changes_only_the_given_fields(api, workspace):
     assert api.patch(url, {}).status_code == 200
 
 
-def test_deleted_feedback_is_gone(api, workspace):
+def test_deleted_feedback_is_not_found(api, workspace):
     url = f"/feedback/{api.post('/feedback', {'key': 'k', 'run_id': str(uuid4())}).json()['id']}"
 
     assert api.delete(url).status_code == 204
@@ -283,11 +290,11 @@ def test_deleted_feedback_is_gone(api, workspace):
 
 
 @pytest.fixture
-def many(api, workspace):
-    """Feedback by name: ids in the order in which it was given."""
+def feedback_set(api, workspace):
+    """Feedback of several kinds: the ids by name, in order of creation."""
     run_id, other = str(stored_run(workspace)), str(stored_run(workspace, session_name="other"))
     project = str(ProjectFactory(workspace=workspace).pk)
-    begin = datetime(2026, 1, 1, tzinfo=UTC)
+    started_at = datetime(2026, 1, 1, tzinfo=UTC)
     fields = {
         "scored": {"key": "a", "run_id": run_id, "score": 1},
         "commented": {"key": "b", "run_id": run_id, "comment": "hm"},
@@ -298,7 +305,7 @@ def many(api, workspace):
     }
     ids = {}
     for day, (name, body) in enumerate(fields.items()):
-        body["created_at"] = (begin + timedelta(days=day)).isoformat()
+        body["created_at"] = (started_at + timedelta(days=day)).isoformat()
         ids[name] = api.post("/feedback", body).json()["id"]
     return {"run": run_id, "other": other, "project": project, "ids": ids}
 
@@ -325,15 +332,17 @@ def many(api, workspace):
         ({"user": [str(UUID(int=1))]}, []),
     ],
 )
-def test_lists_are_filtered_newest_first(api, many, query, names):
-    sent = {
-        name: [many.get(one, one) for one in value] if isinstance(value, list) else value
+def test_feedback_is_filtered_and_listed_newest_first(api, feedback_set, query, names):
+    params = {
+        name: [feedback_set.get(feedback, feedback) for feedback in value]
+        if isinstance(value, list)
+        else value
         for name, value in query.items()
     }
 
-    ids = [one["id"] for one in api.get("/feedback", **sent).json()]
+    ids = [feedback["id"] for feedback in api.get("/feedback", **params).json()]
 
-    assert ids == [many["ids"][name] for name in names]
+    assert ids == [feedback_set["ids"][name] for name in names]
 
 
 @pytest.mark.parametrize(
@@ -343,21 +352,20 @@ def test_invalid_query_is_rejected(api, query):
     assert api.get("/feedback", **query).status_code == 422
 
 
-def test_a_list_costs_as_many_queries_as_it_is_long_or_short(api, workspace):
+@pytest.mark.usefixtures("unexpired_caches")
+def test_the_number_of_queries_does_not_grow_with_the_list(api, workspace):
     counts = []
     for size in (1, 20):
         for _ in range(size):
             api.post("/feedback", {"key": "k", "run_id": str(uuid4())})
-        with CaptureQueriesContext(
-            connection,
-        ) as queries:
+        with CaptureQueriesContext(connection) as queries:
             assert api.get("/feedback", include_user_names="true").status_code == 200
         counts.append(len(queries))
 
     assert counts[0] == counts[1] <= 3
 
 
-def test_an_old_clients_name_for_the_config_is_understood(api, workspace):
+def test_the_config_field_name_of_old_clients_is_accepted(api, workspace):
     config = {"type": "continuous", "min": 0, "max": 5}
 
     api.post("/feedback", {"key": "k", "run_id": str(uuid4()), "feedbackConfig": config})
@@ -370,7 +378,7 @@ def test_an_old_clients_name_for_the_config_is_understood(api, workspace):
     }
 
 
-def test_one_bad_feedback_does_not_lose_the_others_of_its_request(api, workspace):
+def test_invalid_feedback_does_not_reject_the_others_of_its_request(api, workspace):
     api.post("/feedback-configs", {"feedback_key": "k", "feedback_config": {"type": "freeform"}})
     run_id = str(uuid7())
     parts = [
@@ -379,28 +387,30 @@ def test_one_bad_feedback_does_not_lose_the_others_of_its_request(api, workspace
         {"key": "j", "run_id": run_id, "session_id": str(uuid4())},
     ]
 
-    response = api.multipart(form(*((f"feedback.{uuid7()}", part) for part in parts)))
+    response = api.multipart(multipart_body(*((f"feedback.{uuid7()}", part) for part in parts)))
 
     assert response.status_code == 202
     assert len(response.json()["errors"]) == 2
-    assert [one.key for one in Feedback.objects.for_workspace(workspace)] == ["k"]
+    assert [feedback.key for feedback in Feedback.objects.for_workspace(workspace)] == ["k"]
 
 
-def test_feedback_finds_its_project_by_the_address_of_an_agent(api, workspace):
+def test_an_agent_address_selects_the_project_of_feedback(api, workspace):
     project_id = ensure_addressed_project(workspace.pk, "support", "PRODUCTION")
     body = {"key": "k", "score": 1, "address": "lrn:agents/support/environments/production"}
 
-    given = api.post("/feedback", body)
-    in_the_stream = uuid7()
-    stored = api.multipart(form((f"feedback.{in_the_stream}", body)))
+    created = api.post("/feedback", body)
+    feedback_id = uuid7()
+    multipart_response = api.multipart(multipart_body((f"feedback.{feedback_id}", body)))
 
-    assert (given.status_code, given.json()["session_id"]) == (200, str(project_id))
-    assert stored.status_code == 202
-    assert {one.project_id for one in Feedback.objects.for_workspace(workspace)} == {project_id}
+    assert (created.status_code, created.json()["session_id"]) == (200, str(project_id))
+    assert multipart_response.status_code == 202
+    assert {feedback.project_id for feedback in Feedback.objects.for_workspace(workspace)} == {
+        project_id
+    }
 
 
-def test_feedback_makes_no_project_of_its_address(api, workspace, stranger):
-    ensure_addressed_project(stranger.pk, "support", "PRODUCTION")
+def test_an_unknown_agent_address_is_rejected(api, workspace, other_workspace):
+    ensure_addressed_project(other_workspace.pk, "support", "PRODUCTION")
     body = {"key": "k", "score": 1, "address": "lrn:agents/support/environments/production"}
     session_id = str(ProjectFactory(workspace=workspace).pk)
 
@@ -410,10 +420,10 @@ def test_feedback_makes_no_project_of_its_address(api, workspace, stranger):
     assert not Feedback.unscoped.exists()
 
 
-def test_feedback_on_a_trace_is_on_its_root(api, workspace):
+def test_feedback_on_a_trace_belongs_to_its_root_run(api, workspace):
     root = wire_run()
     ingest(workspace, root)
 
-    given = api.post("/feedback", {"key": "k", "score": 1, "trace_id": root["id"]}).json()
+    created = api.post("/feedback", {"key": "k", "score": 1, "trace_id": root["id"]}).json()
 
-    assert (given["run_id"], given["is_root"]) == (root["id"], True)
+    assert (created["run_id"], created["is_root"]) == (root["id"], True)

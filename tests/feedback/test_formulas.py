@@ -1,4 +1,4 @@
-"""Scores that are computed from other scores."""
+"""Formulas: scores computed from other scores."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ def formula(api, project):
     return api.post(URL, body).json()
 
 
-def give(api, run_id, key, score, **more):
-    return api.post("/feedback", {"key": key, "run_id": run_id, "score": score, **more}).json()
+def create_feedback(api, run_id, key, score, **fields):
+    return api.post("/feedback", {"key": key, "run_id": run_id, "score": score, **fields}).json()
 
 
-def totals(workspace):
+def total_scores(workspace):
     rows = Feedback.objects.for_workspace(workspace).filter(key="total")
-    return [one.score for one in rows.order_by("run_id")]
+    return [row.score for row in rows.order_by("run_id")]
 
 
-def test_a_formula_is_made_read_changed_and_deleted(api, workspace, project, formula):
+def test_a_formula_is_created_read_changed_and_deleted(api, workspace, project, formula):
     url = f"{URL}/{formula['id']}"
     assert api.get(url).json() == formula
     assert api.get(URL, session_id=str(project.pk)).json() == [formula]
@@ -65,44 +65,42 @@ def test_a_formula_is_made_read_changed_and_deleted(api, workspace, project, for
     assert api.get(url).status_code == 404
 
 
-def test_scores_are_computed_when_all_parts_are_there_and_follow_them(
-    api, workspace, run_id, formula
-):
-    first = give(api, run_id, "a", 1)
-    assert totals(workspace) == []
+def test_scores_are_computed_when_all_parts_exist_and_are_updated(api, workspace, run_id, formula):
+    first = create_feedback(api, run_id, "a", 1)
+    assert total_scores(workspace) == []
 
-    second = give(api, run_id, "b", 0)
-    assert totals(workspace) == [0.75]
+    second = create_feedback(api, run_id, "b", 0)
+    assert total_scores(workspace) == [0.75]
 
     api.patch(f"/feedback/{second['id']}", {"score": 1})
-    assert totals(workspace) == [1.0]
+    assert total_scores(workspace) == [1.0]
 
-    give(api, run_id, "a", 0)  # of two scores of one key the mean counts
-    assert totals(workspace) == [0.625]
+    create_feedback(api, run_id, "a", 0)  # several scores of one key are averaged
+    assert total_scores(workspace) == [0.625]
 
     api.delete(f"/feedback/{second['id']}")
-    assert totals(workspace) == []
+    assert total_scores(workspace) == []
     assert api.get(f"/feedback/{first['id']}").status_code == 200
 
 
 def test_computed_feedback_is_listed_but_cannot_be_changed(
     api, workspace, run_id, project, formula
 ):
-    give(api, run_id, "a", 1)
-    give(api, run_id, "b", 1)
+    create_feedback(api, run_id, "a", 1)
+    create_feedback(api, run_id, "b", 1)
 
-    (shown,) = api.get("/feedback", run=run_id, key="total").json()
+    (total,) = api.get("/feedback", run=run_id, key="total").json()
     by_run = score_stats.by_run(workspace.pk, [run_id])
 
-    assert (shown["score"], shown["trace_id"], shown["is_root"]) == (1.0, run_id, True)
-    assert shown["feedback_source"]["type"] == "__ls_composite_feedback"
-    (of_run,) = by_run.values()
-    assert of_run["total"]["avg"] == 1.0
-    assert api.patch(f"/feedback/{shown['id']}", {"score": 0}).status_code == 409
-    assert api.delete(f"/feedback/{shown['id']}").status_code == 409
+    assert (total["score"], total["trace_id"], total["is_root"]) == (1.0, run_id, True)
+    assert total["feedback_source"]["type"] == "__ls_composite_feedback"
+    (run_stats,) = by_run.values()
+    assert run_stats["total"]["avg"] == 1.0
+    assert api.patch(f"/feedback/{total['id']}", {"score": 0}).status_code == 409
+    assert api.delete(f"/feedback/{total['id']}").status_code == 409
 
 
-def test_feedback_on_a_project_is_put_together_too(api, workspace, project, formula):
+def test_a_formula_is_computed_on_project_feedback(api, workspace, project, formula):
     for key, score in (("a", 1), ("b", 0)):
         api.post("/feedback", {"key": key, "session_id": str(project.pk), "score": score})
 
@@ -113,61 +111,61 @@ def test_feedback_on_a_project_is_put_together_too(api, workspace, project, form
 
 def test_formula_is_computed_when_the_run_of_its_parts_arrives(api, workspace, formula):
     run = wire_run(session_name="shop")
-    give(api, run["id"], "a", 1)
-    give(api, run["id"], "b", 1)
+    create_feedback(api, run["id"], "a", 1)
+    create_feedback(api, run["id"], "b", 1)
     attach_to_runs.attach_pending()
-    assert totals(workspace) == []
+    assert total_scores(workspace) == []
 
     ingest(workspace, run)
     process_all()
 
-    assert totals(workspace) == [1.0]
+    assert total_scores(workspace) == [1.0]
 
 
-def test_a_dataset_has_formulas_for_all_its_experiments(api, workspace):
+def test_a_formula_of_a_dataset_applies_to_its_experiments(api, workspace):
     dataset_id = uuid4()
     ProjectFactory(workspace=workspace, name="experiment", reference_dataset_id=dataset_id)
     run_id = str(stored_run(workspace, session_name="experiment"))
-    other = str(stored_run(workspace, session_name="plain"))
+    other_run = str(stored_run(workspace, session_name="plain"))
     body = {"feedback_key": "total", "aggregation_type": "sum", "formula_parts": PARTS}
     api.post(URL, body | {"dataset_id": str(dataset_id)})
 
-    for one in (run_id, other):
-        give(api, one, "a", 1)
-        give(api, one, "b", 1)
+    for scored_run in (run_id, other_run):
+        create_feedback(api, scored_run, "a", 1)
+        create_feedback(api, scored_run, "b", 1)
 
-    assert totals(workspace) == [4.0]
+    assert total_scores(workspace) == [4.0]
 
 
 def test_new_or_changed_formula_is_computed_on_existing_feedback(api, workspace, run_id, project):
-    other = str(stored_run(workspace, session_name="shop"))
-    for one in (run_id, other):
-        give(api, one, "a", 1)
-    give(api, run_id, "b", 1)
+    other_run = str(stored_run(workspace, session_name="shop"))
+    for scored_run in (run_id, other_run):
+        create_feedback(api, scored_run, "a", 1)
+    create_feedback(api, run_id, "b", 1)
     body = {"feedback_key": "total", "aggregation_type": "sum", "formula_parts": PARTS}
-    made = api.post(URL, body | {"session_id": str(project.pk)}).json()
+    created = api.post(URL, body | {"session_id": str(project.pk)}).json()
 
     formulas.compute_stale()
-    assert totals(workspace) == [4.0]
+    assert total_scores(workspace) == [4.0]
 
-    api.put(f"{URL}/{made['id']}", body | {"formula_parts": PARTS[:1]})
+    api.put(f"{URL}/{created['id']}", body | {"formula_parts": PARTS[:1]})
     formulas.compute_stale()
-    assert totals(workspace) == [3.0, 3.0]
+    assert total_scores(workspace) == [3.0, 3.0]
 
-    api.put(f"{URL}/{made['id']}", body | {"formula_parts": PARTS[1:]})
+    api.put(f"{URL}/{created['id']}", body | {"formula_parts": PARTS[1:]})
     formulas.compute_stale()
-    formulas.compute_stale()  # twice is as good as once
-    assert totals(workspace) == [1.0]
+    formulas.compute_stale()  # computing twice changes nothing
+    assert total_scores(workspace) == [1.0]
 
-    api.delete(f"{URL}/{made['id']}")
-    assert totals(workspace) == []
+    api.delete(f"{URL}/{created['id']}")
+    assert total_scores(workspace) == []
     assert Feedback.objects.for_workspace(workspace).count() == 3
 
 
-def test_formula_on_a_project_of_another_workspace_is_rejected(api_of, stranger, project):
+def test_formula_on_a_project_of_another_workspace_is_rejected(make_api, other_workspace, project):
     body = {"feedback_key": "total", "aggregation_type": "sum", "formula_parts": PARTS}
 
-    response = api_of(stranger).post(URL, body | {"session_id": str(project.pk)})
+    response = make_api(other_workspace).post(URL, body | {"session_id": str(project.pk)})
 
     assert response.status_code == 404
     assert not FeedbackFormula.unscoped.exists()

@@ -8,15 +8,15 @@ from uuid import uuid4
 
 import pytest
 
-from apps.agent_runtime.hosts.launch import launch_unconfined
 from apps.graph_host.wire import Decoder, encode
+from tests.agent_runtime.host_launch import launch_unconfined
 
 
 class Host:
-    """A real graph host, spoken to one frame at a time."""
+    """A client of a real graph host process that exchanges single frames with it."""
 
-    def __init__(self, folder: Path) -> None:
-        launched = launch_unconfined(folder)
+    def __init__(self, folder: Path, env: dict[str, str] | None = None) -> None:
+        launched = launch_unconfined(folder, env=env)
         self.process, self.socket = launched.process, launched.socket
         self.socket.settimeout(30)
         self._decoder = Decoder()
@@ -27,7 +27,7 @@ class Host:
         self.socket.sendall(encode(frame))
 
     def next(self, *kinds: str) -> list[Any]:
-        """The next frame of these kinds; others before it are dropped."""
+        """Return the next frame of these kinds and drop the frames before it."""
         while True:
             while self._frames:
                 frame = self._frames.pop(0)
@@ -37,19 +37,24 @@ class Host:
             assert data, self.process.stdout.read().decode()
             self._frames += self._decoder.feed(data)
 
-    def ask(self, graph_id: str, method: str, **params: Any) -> Any:
+    def call_graph(self, graph_id: str, method: str, **params: Any) -> Any:
         self.send("call", 1, graph_id, method, json.dumps(params).encode())
-        _, _, _, done, body = self.next("result")
-        return json.loads(body) if done else ("failed", json.loads(body))
+        _, _, _, succeeded, body = self.next("result")
+        return json.loads(body) if succeeded else ("failed", json.loads(body))
 
-    def run(self, graph_id: str, asked: dict[str, Any], **start: Any) -> tuple[list[Any], Any]:
-        """The events and the end of a run on a fresh thread, or on what `start` says."""
-        given = {
-            "run_id": str(uuid4()), "thread_id": str(uuid4()), "graph_id": graph_id,
+    def start_run(self, key: int, graph_id: str, kwargs: dict[str, Any], **start: Any) -> None:
+        """Start a run on a new thread. `start` overrides fields."""
+        run_id = start.get("run_id") or str(uuid4())
+        fields = {
+            "run_id": run_id, "trace_id": run_id, "thread_id": str(uuid4()), "graph_id": graph_id,
             "assistant_id": str(uuid4()), "attempt": 1, "metadata": {}, "head": None,
-            "kwargs": json.dumps(asked).encode(), **start,
+            "kwargs": json.dumps(kwargs).encode(), **start,
         }  # fmt: skip
-        self.send("start", 1, given)
+        self.send("start", key, fields)
+
+    def run(self, graph_id: str, kwargs: dict[str, Any], **start: Any) -> tuple[list[Any], Any]:
+        """Run a graph on a new thread; return its events and its end. `start` overrides fields."""
+        self.start_run(1, graph_id, kwargs, **start)
         events = []
         while (frame := self.next("events", "done"))[0] == "events":
             events += [(name, json.loads(data)) for name, data in frame[3]]
@@ -57,18 +62,18 @@ class Host:
 
     def close(self) -> None:
         self.socket.close()
-        self.process.wait(10)
+        self.process.wait(60)
         self.process.stdout.close()
 
 
 @pytest.fixture
 def host(tmp_path) -> Iterator[Callable[..., Host]]:
-    """Makes a host for a project of these files; `langgraph.json` from the graphs named."""
+    """Return a function that starts a host for a project with these files and settings."""
     hosts: list[Host] = []
 
     def make(files: dict[str, str], **config: Any) -> Host:
-        given = {"dependencies": ["."], **config}
-        for name, text in {"langgraph.json": json.dumps(given), **files}.items():
+        langgraph_json = {"dependencies": ["."], **config}
+        for name, text in {"langgraph.json": json.dumps(langgraph_json), **files}.items():
             path = tmp_path / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
@@ -76,5 +81,5 @@ def host(tmp_path) -> Iterator[Callable[..., Host]]:
         return hosts[-1]
 
     yield make
-    for one in hosts:
-        one.close()
+    for host_process in hosts:
+        host_process.close()

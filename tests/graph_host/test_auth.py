@@ -1,4 +1,4 @@
-"""Authentication of a project's own, asked as the platform asks it."""
+"""Custom authentication of a project, called as the platform calls it."""
 
 from __future__ import annotations
 
@@ -15,23 +15,26 @@ from langgraph.graph import START, StateGraph
 from langgraph_sdk.runtime import ServerRuntime
 
 class State(TypedDict, total=False):
-    said: list
+    seen: list
 
-def tell(state, config, runtime):
+def report_user(state, config, runtime):
     user = config["configurable"].get("langgraph_auth_user")
-    told = runtime.server_info.user if runtime.server_info else None
-    return {"said": [
+    server_user = runtime.server_info.user if runtime.server_info else None
+    return {"seen": [
         user and user["identity"], user and user.identity, user and user.team,
-        told and told.display_name, config["configurable"].get("langgraph_auth_permissions"),
+        user and [user.dict() == user.model_dump() == dict(user), user.org.name],
+        server_user and server_user.display_name,
+        config["configurable"].get("langgraph_auth_permissions"),
     ]}
 
-graph = StateGraph(State).add_node("tell", tell).add_edge(START, "tell").compile()
+graph = StateGraph(State).add_node("report", report_user).add_edge(START, "report").compile()
 
 def factory(runtime: ServerRuntime):
-    who = runtime.user.identity if runtime.user else None
+    identity = runtime.user.identity if runtime.user else None
     return (
-        StateGraph(State).add_node("tell", lambda state: {"said": [who, runtime.access_context]})
-        .add_edge(START, "tell")
+        StateGraph(State)
+        .add_node("report", lambda state: {"seen": [identity, runtime.access_context]})
+        .add_edge(START, "report")
     )
 """
 AUTH = """
@@ -40,15 +43,19 @@ from langgraph_sdk import Auth
 auth = Auth()
 
 @auth.authenticate
-async def who(authorization, method, path, path_params, query_params, headers, request):
+async def authenticate(authorization, method, path, path_params, query_params, headers, request):
     if authorization is None:
-        raise Auth.exceptions.HTTPException(status_code=401, detail="Who are you?")
+        raise Auth.exceptions.HTTPException(status_code=401, detail="Send a token.")
     if authorization == "broken":
         raise KeyError("secret")
-    if authorization == "nobody":
+    if authorization == "without-identity":
         return {"name": "ann"}
     if authorization == "plain":
         return "ann"
+    if authorization == "pair":
+        return ["read"], {"identity": "ann", "team": "red"}
+    if authorization == "triple":
+        return ["read"], "ann", "red"
     return {
         "identity": authorization, "permissions": ["write"], "path": path, "method": method,
         "thread": path_params.get("thread_id"), "query": query_params,
@@ -86,6 +93,11 @@ async def scoped(ctx, value):
     assert isinstance(value["namespace"], tuple)
     value["namespace"] = (ctx.user.identity, *value["namespace"])
 
+@auth.on.assistants.delete
+async def asserting(ctx, value):
+    assert ctx.user.identity == "eve", "Only eve may."
+    assert value.get("sure")
+
 @auth.on.crons.read
 async def studio(ctx, value):
     return isinstance(ctx.user, Auth.types.StudioUser)
@@ -97,7 +109,7 @@ STUDIO = {
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory):
+def auth_host(tmp_path_factory):
     folder = tmp_path_factory.mktemp("guarded")
     config = {
         "dependencies": ["."],
@@ -120,15 +132,15 @@ def request(authorization=None, **changes):
     }  # fmt: skip
 
 
-def test_the_host_says_where_rules_are(guarded):
-    assert guarded.hello["auth"]["rules"] == [
-        "*", "crons.read", "store.*", "threads.*", "threads.delete", "threads.read",
-        "threads.search", "threads.update",
+def test_the_hello_frame_lists_the_auth_rules(auth_host):
+    assert auth_host.hello["auth"]["rules"] == [
+        "*", "assistants.delete", "crons.read", "store.*", "threads.*", "threads.delete",
+        "threads.read", "threads.search", "threads.update",
     ]  # fmt: skip
 
 
-def test_a_handler_is_told_of_the_request_by_name(guarded):
-    user = guarded.ask("", "auth", request=request("ann"))["user"]
+def test_an_auth_handler_gets_the_request_fields_by_name(auth_host):
+    user = auth_host.call_graph("", "auth", request=request("ann"))["user"]
 
     assert user == {
         "identity": "ann", "display_name": "ann", "is_authenticated": True,
@@ -137,24 +149,39 @@ def test_a_handler_is_told_of_the_request_by_name(guarded):
     }  # fmt: skip
 
 
-def test_an_id_alone_is_a_user(guarded):
-    user = guarded.ask("", "auth", request=request("plain"))["user"]
+def test_a_text_identity_is_accepted_as_a_user(auth_host):
+    user = auth_host.call_graph("", "auth", request=request("plain"))["user"]
 
     assert (user["identity"], user["permissions"], user["is_authenticated"]) == ("ann", [], True)
+
+
+def test_a_handler_may_return_a_pair_of_permissions_and_user(auth_host):
+    user = auth_host.call_graph("", "auth", request=request("pair"))["user"]
+
+    assert (user["identity"], user["permissions"], user["team"]) == ("ann", ["read"], "red")
 
 
 @pytest.mark.parametrize(
     ("authorization", "status", "detail"),
     [
-        (None, 401, "Who are you?"),
+        (
+            "triple",
+            401,
+            "`@auth.authenticate` must return a user, or a pair of permissions and user.",
+        ),
+        (None, 401, "Send a token."),
         ("broken", 401, "The agent's authentication failed: KeyError"),
-        ("nobody", 401, "`@auth.authenticate` must return a user with a text `identity`."),
+        (
+            "without-identity",
+            401,
+            "`@auth.authenticate` must return a user with a text `identity`.",
+        ),
     ],
 )
-def test_who_is_not_let_in_hears_why(guarded, authorization, status, detail):
-    refused = guarded.ask("", "auth", request=request(authorization))["refused"]
+def test_a_refused_request_gets_the_reason(auth_host, authorization, status, detail):
+    refusal = auth_host.call_graph("", "auth", request=request(authorization))["refused"]
 
-    assert (refused["status"], refused["detail"]) == (status, detail)
+    assert (refusal["status"], refusal["detail"]) == (status, detail)
 
 
 @pytest.mark.parametrize(
@@ -167,14 +194,14 @@ def test_who_is_not_let_in_hears_why(guarded, authorization, status, detail):
         ("crons", "create", {"owner": "ann"}),
     ],
 )
-def test_the_most_specific_rule_decides(guarded, resource, action, filters):
+def test_the_most_specific_rule_decides(auth_host, resource, action, filters):
     value = {"thread_id": str(uuid4())}
 
-    said = guarded.ask(
+    result = auth_host.call_graph(
         "", "auth", request=request("ann"), resource=resource, action=action, value=value
     )
 
-    assert said["filters"] == filters
+    assert result["filters"] == filters
 
 
 @pytest.mark.parametrize(
@@ -185,64 +212,91 @@ def test_the_most_specific_rule_decides(guarded, resource, action, filters):
         ("search", 402, "Pay first."),
     ],
 )
-def test_a_rule_may_refuse(guarded, action, status, detail):
-    said = guarded.ask(
+def test_a_refusing_rule_returns_status_and_detail(auth_host, action, status, detail):
+    result = auth_host.call_graph(
         "", "auth", request=request("ann"), resource="threads", action=action, value={}
     )
 
-    assert (said["refused"]["status"], said["refused"]["detail"]) == (status, detail)
-    assert "filters" not in said
-
-
-def test_a_rule_may_rewrite_what_is_asked_for(guarded):
-    asked = {"request": request("ann"), "value": {"metadata": {"a": 1}, "name": "x"}}
-    made = guarded.ask("", "auth", resource="assistants", action="create", **asked)
-    put = guarded.ask(
-        "", "auth", user=made["user"], resource="store", action="put",
-        value={"namespace": ["notes"], "key": "k"},
-    )  # fmt: skip
-
-    assert made["value"] == {"metadata": {"a": 1, "owner": "ann"}, "name": "x"}
-    assert put["value"]["namespace"] == ["ann", "notes"]
-
-
-@pytest.mark.parametrize(("user", "refused"), [(STUDIO, False), ({**STUDIO, "kind": "x"}, True)])
-def test_people_of_the_platform_are_studio_users(guarded, user, refused):
-    said = guarded.ask("", "auth", user=user, resource="crons", action="read", value={})
-
-    assert ("refused" in said) is refused
-
-
-def test_graphs_know_the_user(guarded):
-    user = guarded.ask("", "auth", request=request("ann"))["user"] | {"team": "red"}
-    configurable = {"langgraph_auth_user": user, "langgraph_auth_permissions": ["write"]}
-    asked = {"input": {}, "config": {"configurable": configurable}}
-
-    events, _ = guarded.run("agent", asked)
-    made, _ = guarded.run("factory", asked)
-
-    assert events[-1][1]["said"] == ["ann", "ann", "red", "ann", ["write"]]
-    assert made[-1][1]["said"] == ["ann", "threads.create_run"]
+    assert (result["refused"]["status"], result["refused"]["detail"]) == (status, detail)
+    assert "filters" not in result
 
 
 @pytest.mark.parametrize(
-    ("auth", "says"),
-    [
-        ("auth = 3", "`auth.path` is a int; it must be a langgraph_sdk.Auth."),
-        ("from langgraph_sdk import Auth\nauth = Auth()", "has no handler that is decorated"),
-        (
-            AUTH.replace("who(authorization,", "who(authorization, body,"),
-            "`authenticate` takes `body`; it may take authorization, headers, method,",
-        ),
-        ("import nothing_like_it", "could not be imported: ModuleNotFoundError"),
-    ],
+    ("authorization", "detail"),
+    [("ann", "Only eve may."), ("eve", "The agent's authorization failed: AssertionError")],
 )
-def test_what_is_no_authentication_is_a_problem(host, auth, says):
-    found = host(
+def test_a_failed_assertion_of_a_rule_refuses_with_its_message(auth_host, authorization, detail):
+    result = auth_host.call_graph(
+        "", "auth", request=request(authorization), resource="assistants", action="delete", value={}
+    )
+
+    assert (result["refused"]["status"], result["refused"]["detail"]) == (403, detail)
+
+
+def test_an_authentication_handler_may_be_an_ordinary_function(host):
+    handler = "import time\nfrom langgraph_sdk import Auth\nauth = Auth()\n@auth.authenticate\n"
+    auth = handler + "def authenticate():\n    time.sleep(0.1)\n    return 'ann'\n"
+    sync_host = host(
         {"agent.py": GRAPH, "auth.py": auth},
         graphs={"agent": "./agent.py:graph"},
         auth={"path": "./auth.py:auth"},
     )
 
-    assert says in found.hello["problem"]
-    assert json.dumps(found.hello)
+    assert sync_host.call_graph("", "auth", request=request())["user"]["identity"] == "ann"
+
+
+def test_a_rule_can_rewrite_the_value_of_a_request(auth_host):
+    request_fields = {"request": request("ann"), "value": {"metadata": {"a": 1}, "name": "x"}}
+    assistant = auth_host.call_graph(
+        "", "auth", resource="assistants", action="create", **request_fields
+    )
+    put = auth_host.call_graph(
+        "", "auth", user=assistant["user"], resource="store", action="put",
+        value={"namespace": ["notes"], "key": "k"},
+    )  # fmt: skip
+
+    assert assistant["value"] == {"metadata": {"a": 1, "owner": "ann"}, "name": "x"}
+    assert put["value"]["namespace"] == ["ann", "notes"]
+
+
+@pytest.mark.parametrize(("user", "is_refused"), [(STUDIO, False), ({**STUDIO, "kind": "x"}, True)])
+def test_a_platform_user_is_a_studio_user(auth_host, user, is_refused):
+    result = auth_host.call_graph("", "auth", user=user, resource="crons", action="read", value={})
+
+    assert ("refused" in result) is is_refused
+
+
+def test_graphs_and_factories_receive_the_user(auth_host):
+    user = auth_host.call_graph("", "auth", request=request("ann"))["user"]
+    user |= {"team": "red", "org": {"name": "x"}}
+    configurable = {"langgraph_auth_user": user, "langgraph_auth_permissions": ["write"]}
+    kwargs = {"input": {}, "config": {"configurable": configurable}}
+
+    events, _ = auth_host.run("agent", kwargs)
+    factory_events, _ = auth_host.run("factory", kwargs)
+
+    assert events[-1][1]["seen"] == ["ann", "ann", "red", [True, "x"], "ann", ["write"]]
+    assert factory_events[-1][1]["seen"] == ["ann", "threads.create_run"]
+
+
+@pytest.mark.parametrize(
+    ("auth", "message"),
+    [
+        ("auth = 3", "`auth.path` is a int; it must be a langgraph_sdk.Auth."),
+        ("from langgraph_sdk import Auth\nauth = Auth()", "has no handler that is decorated"),
+        (
+            AUTH.replace("authenticate(authorization,", "authenticate(authorization, body,"),
+            "`authenticate` takes `body`; it may take authorization, headers, method,",
+        ),
+        ("import nothing_like_it", "could not be imported: ModuleNotFoundError"),
+    ],
+)
+def test_an_invalid_auth_module_is_reported_as_a_problem(host, auth, message):
+    failed_host = host(
+        {"agent.py": GRAPH, "auth.py": auth},
+        graphs={"agent": "./agent.py:graph"},
+        auth={"path": "./auth.py:auth"},
+    )
+
+    assert message in failed_host.hello["problem"]
+    assert json.dumps(failed_host.hello)

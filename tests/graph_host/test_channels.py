@@ -1,4 +1,4 @@
-"""Runs as the thread-centric protocol shows them, from the host's side."""
+"""Channel events of runs (the thread-centric protocol), as a graph host sends them."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ def agent(host):
     return host(files, graphs={name: f"./{name}.py:graph" for name in ("chat", "nested", "human")})
 
 
-def asking(**asked):
-    return {"channels": True, **asked}
+def channel_kwargs(**kwargs):
+    return {"channels": True, **kwargs}
 
 
-def of(events, name):
+def select_data(events, name):
     return [data for event, data in events if event == name]
 
 
-def test_all_channels_speak_without_anything_compiled_into_the_graph(agent):
-    say = {"messages": [{"role": "user", "content": 'call multiply {"a": 6, "b": 7}'}]}
+def test_all_channels_have_events_without_changes_to_the_graph(agent):
+    graph_input = {"messages": [{"role": "user", "content": 'call multiply {"a": 6, "b": 7}'}]}
 
-    events, end = agent.run("chat", asking(input=say))
+    events, end = agent.run("chat", channel_kwargs(input=graph_input))
     names = {name for name, _ in events}
 
     assert end["status"] == "success"
@@ -35,45 +35,52 @@ def test_all_channels_speak_without_anything_compiled_into_the_graph(agent):
     assert {"~values", "~messages:agent", "~updates", "~tasks", "~checkpoints"} <= names
     tools = [data for name, data in events if name.split("|")[0] == "~tools"]
     assert [data["event"] for data in tools] == ["tool-started", "tool-finished"]
-    assert [data["step"] for data in of(events, "~checkpoints")] == [-1, 0, 1, 2, 3]
+    assert [data["step"] for data in select_data(events, "~checkpoints")] == [-1, 0, 1, 2, 3]
     kinds = [name for name, _ in events if name in ("~values", "~checkpoints")]
     assert kinds == ["~checkpoints", *["~checkpoints", "~values"] * 4]
-    assert set(of(events, "~checkpoints")[1]) == {"id", "parent_id", "step", "source"}
+    assert set(select_data(events, "~checkpoints")[1]) == {"id", "parent_id", "step", "source"}
 
 
-def test_a_message_grows_block_by_block_under_its_id(agent):
-    events, _ = agent.run("chat", asking(input={"messages": [{"role": "user", "content": "hi"}]}))
-    said = of(events, "~messages:agent")
+def test_the_events_of_a_message_share_its_id(agent):
+    events, _ = agent.run(
+        "chat", channel_kwargs(input={"messages": [{"role": "user", "content": "hi"}]})
+    )
+    message_events = select_data(events, "~messages:agent")
 
-    assert [data["event"] for data in said] == [
+    assert [data["event"] for data in message_events] == [
         "message-start",
         "content-block-start",
         *["content-block-delta"] * 3,
         "content-block-finish",
         "message-finish",
     ]
-    assert len({data["message_id"] for data in said}) == 1
-    assert said[0]["role"] == "ai"
-    assert said[0]["metadata"]["langgraph_node"] == "agent"
-    assert "".join(data["delta"]["text"] for data in said[2:5]) == "You said: hi"
-    assert said[5]["content"]["text"] == "You said: hi"
+    assert len({data["message_id"] for data in message_events}) == 1
+    assert message_events[0]["role"] == "ai"
+    assert message_events[0]["metadata"]["langgraph_node"] == "agent"
+    assert "".join(data["delta"]["text"] for data in message_events[2:5]) == "You wrote: hi"
+    assert message_events[5]["content"]["text"] == "You wrote: hi"
 
 
-def test_children_speak_in_their_own_namespace(agent):
-    events, _ = agent.run("nested", asking(input={"topic": "keels"}))
-    born = [name for name, data in events if name.startswith("~lifecycle|")]
-    told = [data for name, data in events if name.startswith("~lifecycle|")]
+def test_events_of_subgraphs_carry_their_namespace(agent):
+    events, _ = agent.run("nested", channel_kwargs(input={"topic": "keels"}))
+    lifecycle_names = [name for name, data in events if name.startswith("~lifecycle|")]
+    lifecycle_events = [data for name, data in events if name.startswith("~lifecycle|")]
 
-    assert [data["event"] for data in told] == ["started", "started", "completed", "completed"]
-    assert [data.get("graph_name") for data in told[:2]] == ["research", "search"]
-    assert born[0].split("|")[1].startswith("research:")
-    assert born[1].startswith(born[0] + "|search:")
+    assert [data["event"] for data in lifecycle_events] == [
+        "started",
+        "started",
+        "completed",
+        "completed",
+    ]
+    assert [data.get("graph_name") for data in lifecycle_events[:2]] == ["research", "search"]
+    assert lifecycle_names[0].split("|")[1].startswith("research:")
+    assert lifecycle_names[1].startswith(lifecycle_names[0] + "|search:")
     customs = [name for name, _ in events if name.startswith("~custom")]
     assert [len(name.split("|")) for name in customs] == [2, 3]
 
 
-def test_questions_are_told_with_the_end(agent):
-    events, end = agent.run("human", asking(input={"notes": [], "ask": 2}))
+def test_interrupts_are_sent_with_the_end_of_the_run(agent):
+    events, end = agent.run("human", channel_kwargs(input={"notes": [], "ask": 2}))
     closing = [(name, data) for name, data in end["closing"]]
 
     assert not [name for name, _ in events if name.startswith("~input")]
@@ -82,8 +89,8 @@ def test_questions_are_told_with_the_end(agent):
     assert b'"value":{"approve":"send it? (0)"}' in closing[0][1]
 
 
-def test_a_question_of_a_subgraph_is_told_once_by_the_deepest(agent):
-    _, end = agent.run("nested", asking(input={"topic": "keels", "ask": True}))
+def test_an_interrupt_of_a_subgraph_is_sent_once_from_the_deepest_graph(agent):
+    _, end = agent.run("nested", channel_kwargs(input={"topic": "keels", "ask": True}))
     [(name, _)] = end["closing"]
 
     assert [segment.split(":")[0] for segment in name.split("|")] == [
@@ -91,3 +98,43 @@ def test_a_question_of_a_subgraph_is_told_once_by_the_deepest(agent):
         "research",
         "search",
     ]
+
+
+RETURNS_MESSAGES = """
+from langchain_core.language_models.fake_chat_models import FakeMessagesListChatModel
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.graph import MessagesState, StateGraph
+
+model = FakeMessagesListChatModel(responses=[AIMessage("from a model", id="m")])
+
+
+async def written(state):
+    return {"messages": [AIMessage("no model", id="w"), HumanMessage("nor a user", id="h")]}
+
+
+async def called(state):
+    return {"messages": [await model.ainvoke(state["messages"])]}
+
+
+graph = (
+    StateGraph(MessagesState)
+    .add_node(written)
+    .add_node(called)
+    .add_edge("__start__", "written")
+    .add_edge("written", "called")
+)
+"""
+
+
+def test_messages_without_a_model_call_have_no_message_stream(host):
+    agent = host({"agent.py": RETURNS_MESSAGES}, graphs={"agent": "./agent.py:graph"})
+
+    events, end = agent.run("agent", channel_kwargs(input={"messages": []}))
+
+    assert end["status"] == "success"
+    assert {name for name, _ in events if name.startswith("~messages")} == {"~messages:called"}
+    message_events = select_data(events, "~messages:called")
+    assert message_events[0]["event"] == "message-start"
+    assert {data["message_id"] for data in message_events} == {message_events[0]["message_id"]}
+    values = select_data(events, "~values")[-1]["messages"]
+    assert [message["id"] for message in values] == ["w", "h", "m"]

@@ -1,4 +1,4 @@
-"""What a project's embedding function is asked, and what it may answer."""
+"""Calls of a project's embedding function and the validation of its results."""
 
 from __future__ import annotations
 
@@ -9,34 +9,37 @@ import pytest
 from langchain_core.embeddings import Embeddings
 
 from apps.graph_host.embeddings import TextEmbedder
-from apps.graph_host.project import Project, ProjectError
+from apps.graph_host.project import AgentProject, ProjectError
 
 
-def lengths(texts):
+def embed_lengths(texts):
     return [[float(len(text)), 0.0] for text in texts]
 
 
-async def lengths_later(texts):
-    return lengths(texts)
+async def embed_lengths_async(texts):
+    return embed_lengths(texts)
 
 
-def floats(packed):
+def unpack_floats(packed):
     return list(struct.unpack(f"<{len(packed) // 4}f", packed))
 
 
-@pytest.mark.parametrize("function", [lengths, lengths_later])
-async def test_functions_of_both_kinds_answer_both_kinds_of_callers(function):
+@pytest.mark.parametrize("function", [embed_lengths, embed_lengths_async])
+async def test_sync_and_async_functions_serve_sync_and_async_callers(function):
     embedder = TextEmbedder(function, 2)
 
-    assert [floats(one) for one in await embedder.aembed(["a", "bcd"])] == [[1, 0], [3, 0]]
-    assert floats(await embedder.aembed_query("ab")) == [2, 0]
-    # On the loop's own thread, where nobody can wait for a coroutine of this loop.
-    assert [floats(one) for one in embedder.embed(["a"])] == [[1, 0]]
-    assert floats(embedder.embed_query("ab")) == [2, 0]
+    assert [unpack_floats(packed) for packed in await embedder.aembed(["a", "bcd"])] == [
+        [1, 0],
+        [3, 0],
+    ]
+    assert unpack_floats(await embedder.aembed_query("ab")) == [2, 0]
+    # On the thread of the event loop, which cannot wait for a coroutine of this loop.
+    assert [unpack_floats(packed) for packed in embedder.embed(["a"])] == [[1, 0]]
+    assert unpack_floats(embedder.embed_query("ab")) == [2, 0]
 
 
-async def test_nothing_is_asked_for_no_texts():
-    embedder = TextEmbedder(lambda _: pytest.fail("asked"), 2)
+async def test_an_empty_list_of_texts_does_not_call_the_function():
+    embedder = TextEmbedder(lambda _: pytest.fail("called"), 2)
 
     assert await embedder.aembed([]) == []
     assert embedder.embed([]) == []
@@ -50,25 +53,25 @@ class Model(Embeddings):
         return [0.0, 1.0]
 
 
-def test_a_model_of_langchain_embeds_queries_in_its_own_way():
+def test_a_langchain_model_embeds_queries_with_its_own_method():
     embedder = TextEmbedder(Model(), 2)
 
-    assert [floats(one) for one in embedder.embed(["x"])] == [[1, 0]]
-    assert floats(embedder.embed_query("x")) == [0, 1]
+    assert [unpack_floats(packed) for packed in embedder.embed(["x"])] == [[1, 0]]
+    assert unpack_floats(embedder.embed_query("x")) == [0, 1]
 
 
 @pytest.mark.parametrize(
     ("answer", "complaint"),
     [
-        ([[1.0, 2.0], [3.0, 4.0]], "2 vectors came back for 1 texts"),
-        ([], "0 vectors came back for 1 texts"),
-        ([[1.0]], "a vector of 1 numbers came back, and `store.index.dims` is 2"),
+        ([[1.0, 2.0], [3.0, 4.0]], "The model returned 2 vectors for 1 texts"),
+        ([], "The model returned 0 vectors for 1 texts"),
+        ([[1.0]], "The model returned a vector of 1 numbers, but `store.index.dims` is 2"),
         ([[1.0, float("nan")]], "not finite"),
         ([[1.0, float("inf")]], "not finite"),
         ([["x", "y"]], "could not convert"),
     ],
 )
-def test_answers_that_make_no_sense(answer, complaint):
+def test_an_invalid_embedding_result_is_rejected(answer, complaint):
     with pytest.raises(ValueError, match=complaint):
         TextEmbedder(lambda _: answer, 2).embed(["text"])
 
@@ -95,30 +98,30 @@ VALUE = {
         (["$"], [("$", json.dumps(VALUE, sort_keys=True))]),
     ],
 )
-def test_what_of_a_value_is_embedded(index, texts):
-    assert TextEmbedder(lengths, 2, ["text"]).texts(VALUE, index) == texts
+def test_the_index_paths_select_the_embedded_texts(index, texts):
+    assert TextEmbedder(embed_lengths, 2, ["text"]).texts(VALUE, index) == texts
 
 
-def project(tmp_path, embed) -> Project:
+def make_project(tmp_path, embed) -> AgentProject:
     (tmp_path / "model.py").write_text("def embed(texts):\n    return [[1.0] for _ in texts]\n")
-    return Project(tmp_path, {"store": {"index": {"dims": 1, "embed": embed}}})
+    return AgentProject(tmp_path, {"store": {"index": {"dims": 1, "embed": embed}}})
 
 
-def made(tmp_path, embed) -> TextEmbedder:
-    found = project(tmp_path, embed)
-    return TextEmbedder.of(found, found.config["store"]["index"])
+def make_embedder(tmp_path, embed) -> TextEmbedder:
+    project = make_project(tmp_path, embed)
+    return TextEmbedder.load(project, project.config["store"]["index"])
 
 
-def test_a_function_of_a_file(tmp_path):
-    assert floats(made(tmp_path, "./model.py:embed").embed_query("x")) == [1]
+def test_an_embedding_function_is_loaded_from_a_file(tmp_path):
+    assert unpack_floats(make_embedder(tmp_path, "./model.py:embed").embed_query("x")) == [1]
 
 
 @pytest.mark.parametrize("embed", ["./model.py:nothing", "./nowhere.py:embed", "no.module:embed"])
-def test_a_function_that_is_not_there_is_named(tmp_path, embed):
+def test_a_missing_embedding_function_is_named_in_the_error(tmp_path, embed):
     with pytest.raises(ProjectError, match=r"`store\.index\.embed`"):
-        made(tmp_path, embed)
+        make_embedder(tmp_path, embed)
 
 
-def test_a_provider_that_is_not_installed_is_named(tmp_path):
-    with pytest.raises(ProjectError, match=r"`store\.index\.embed` is `nobody:model`"):
-        made(tmp_path, "nobody:model")
+def test_an_unknown_embedding_provider_is_named_in_the_error(tmp_path):
+    with pytest.raises(ProjectError, match=r"`store\.index\.embed` is `unknown:model`"):
+        make_embedder(tmp_path, "unknown:model")

@@ -9,6 +9,7 @@ import math
 import pathlib
 import uuid
 from collections import deque
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -38,7 +39,7 @@ class Box:
     items: set[int]
 
 
-MOMENT = dt.datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=dt.UTC)
+TIMESTAMP = dt.datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=dt.UTC)
 ID = uuid.UUID("01a20015-3670-72a7-a4f2-e23a7bdb5298")
 
 
@@ -47,7 +48,7 @@ ID = uuid.UUID("01a20015-3670-72a7-a4f2-e23a7bdb5298")
     [
         (math.nan, None),
         ([math.inf, 1.5], [None, 1.5]),
-        (MOMENT, "2026-01-02T03:04:05.678901+00:00"),
+        (TIMESTAMP, "2026-01-02T03:04:05.678901+00:00"),
         (dt.date(2026, 1, 2), "2026-01-02"),
         (dt.timedelta(minutes=1), 60.0),
         (ID, str(ID)),
@@ -60,12 +61,15 @@ ID = uuid.UUID("01a20015-3670-72a7-a4f2-e23a7bdb5298")
         ({Colour.RED: 1, 2: "b", None: 3}, {"red": 1, "2": "b", "null": 3}),
         ((1, (2,)), [1, [2]]),
         (Point(1, 2), {"x": 1, "y": 2}),
-        (Model(name="m", when=MOMENT), {"name": "m", "when": "2026-01-02T03:04:05.678901+00:00"}),
+        (
+            Model(name="m", when=TIMESTAMP),
+            {"name": "m", "when": "2026-01-02T03:04:05.678901+00:00"},
+        ),
         (Box({1}), {"items": [1]}),
         (ValueError("no"), {"error": "ValueError", "message": "no"}),
         (2**70, 2**70),
         (
-            {"deep": [2**70, {3}, MOMENT]},
+            {"deep": [2**70, {3}, TIMESTAMP]},
             {"deep": [2**70, [3], "2026-01-02T03:04:05.678901+00:00"]},
         ),
         ("a\ud800b", "a?b"),
@@ -75,7 +79,7 @@ ID = uuid.UUID("01a20015-3670-72a7-a4f2-e23a7bdb5298")
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_everything_a_state_may_hold_becomes_json(value: Any, expected: Any):
+def test_every_type_of_state_value_is_encoded_as_json(value: Any, expected: Any):
     assert json.loads(encoding.dumps(value)) == expected
 
 
@@ -94,22 +98,29 @@ def test_everything_a_state_may_hold_becomes_json(value: Any, expected: Any):
     ],
     ids=lambda message: type(message).__name__,
 )
-def test_messages_are_written_as_langchain_dumps_them(message):
+def test_messages_are_encoded_as_langchain_dumps_them(message):
     assert json.loads(encoding.dumps(message)) == json.loads(
         json.dumps(message.model_dump(), default=str)
     )
 
 
-def test_an_object_without_end_becomes_a_note():
+def test_a_recursive_object_is_encoded_as_unreadable():
     loop: list[Any] = []
     loop.append(loop)
 
     assert encoding.UNREADABLE in encoding.dumps(loop).decode()
 
 
-def test_an_object_that_refuses_to_be_read_becomes_a_note():
-    class Spiteful:
+def test_an_object_whose_repr_fails_is_encoded_as_unreadable():
+    class Unreadable:
         def __repr__(self) -> str:
             raise RuntimeError("no")
 
-    assert json.loads(encoding.dumps({"a": Spiteful()}))["error"] == encoding.UNREADABLE
+    assert json.loads(encoding.dumps({"a": Unreadable()}))["error"] == encoding.UNREADABLE
+
+
+def test_an_interrupt_of_an_older_langgraph_has_an_id():
+    older = SimpleNamespace(interrupt_id="i", value="ok?")
+
+    assert encoding.interrupt_of_state(older) == {"id": "i", "value": "ok?"}
+    assert encoding.interrupt_id(Interrupt("ok?", id="j")) == "j"

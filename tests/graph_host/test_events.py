@@ -61,10 +61,10 @@ def agent(host):
     return host({"a.py": CODE}, graphs=GRAPHS)
 
 
-def test_values_updates_and_custom_events_come_in_the_order_things_happen(agent):
-    asked = {"input": {"notes": []}, "stream_mode": ["values", "updates", "custom"]}
+def test_values_updates_and_custom_events_keep_their_order(agent):
+    kwargs = {"input": {"notes": []}, "stream_mode": ["values", "updates", "custom"]}
 
-    events, end = agent.run("flow", asked)
+    events, end = agent.run("flow", kwargs)
 
     assert events == [
         ("values", {"notes": []}),
@@ -81,11 +81,11 @@ def test_values_updates_and_custom_events_come_in_the_order_things_happen(agent)
     )
 
 
-def test_tasks_checkpoints_and_debug_events_tell_of_the_machinery(agent):
-    asked = {"input": {"notes": []}, "stream_mode": ["tasks", "checkpoints", "debug"]}
+def test_tasks_checkpoints_and_debug_events_describe_each_step(agent):
+    kwargs = {"input": {"notes": []}, "stream_mode": ["tasks", "checkpoints", "debug"]}
     thread_id = str(uuid4())
 
-    events, _ = agent.run("flow", asked, thread_id=thread_id)
+    events, _ = agent.run("flow", kwargs, thread_id=thread_id)
 
     started, ended = [data for name, data in events if name == "tasks"][:2]
     assert (started["name"], started["input"], started["triggers"]) == (
@@ -111,7 +111,7 @@ def test_tasks_checkpoints_and_debug_events_tell_of_the_machinery(agent):
     )
 
 
-def test_a_message_grows_in_partial_events_and_a_whole_one_is_complete(agent):
+def test_streamed_messages_send_partial_events_and_whole_messages_one_complete_event(agent):
     events, _ = agent.run("chat", {"input": HI, "stream_mode": "messages"})
 
     assert [name for name, _ in events] == [
@@ -130,7 +130,7 @@ def test_a_message_grows_in_partial_events_and_a_whole_one_is_complete(agent):
     assert (events[-1][1][0]["type"], events[-1][1][0]["id"]) == ("tool", "tool-1")
 
 
-def test_the_tuple_form_has_the_deltas_and_wins_over_the_other(agent):
+def test_messages_tuple_sends_deltas_and_takes_precedence_over_messages(agent):
     events, _ = agent.run("chat", {"input": HI, "stream_mode": ["messages", "messages-tuple"]})
 
     assert [name for name, _ in events] == ["messages"] * 6
@@ -140,7 +140,7 @@ def test_the_tuple_form_has_the_deltas_and_wins_over_the_other(agent):
     assert {metadata["langgraph_node"] for _, metadata in chunks} == {"talk"}
 
 
-def test_events_of_langchain_carry_the_run_as_their_root(agent):
+def test_langchain_events_have_the_run_as_their_root(agent):
     run_id = str(uuid4())
 
     events, end = agent.run(
@@ -155,13 +155,16 @@ def test_events_of_langchain_carry_the_run_as_their_root(agent):
     assert end["status"] == "success"
 
 
-def test_subgraphs_have_their_namespace_in_the_name_of_the_event(agent):
-    asked = {"input": {"notes": []}, "stream_mode": ["values", "updates"], "subgraphs": True}
+def test_event_names_of_subgraphs_have_their_namespace(agent):
+    kwargs = {"input": {"notes": []}, "stream_mode": ["values", "updates"], "subgraphs": True}
 
-    events, end = agent.run("outer", asked)
+    events, end = agent.run("outer", kwargs)
 
-    inside = [name for name, _ in events if "|" in name]
-    assert {name.partition(":")[0] for name in inside} == {"values|research", "updates|research"}
+    subgraph_names = [name for name, _ in events if "|" in name]
+    assert {name.partition(":")[0] for name in subgraph_names} == {
+        "values|research",
+        "updates|research",
+    }
     [question] = next(data for name, data in events if name == "updates")["__interrupt__"]
     assert question == {"value": {"ok": "?"}, "id": question["id"], "response_schema": None}
     assert end["unfinished"]
@@ -169,13 +172,13 @@ def test_subgraphs_have_their_namespace_in_the_name_of_the_event(agent):
 
 
 def test_a_breakpoint_is_an_empty_interrupt(agent):
-    asked = {
+    kwargs = {
         "input": {"notes": []},
         "stream_mode": ["updates", "values"],
         "interrupt_before": ["write"],
     }
 
-    events, end = agent.run("flow", asked)
+    events, end = agent.run("flow", kwargs)
 
     assert ("updates", {"__interrupt__": []}) in events
     assert (end["status"], end["interrupts"], end["asks"], end["unfinished"]) == (
@@ -186,17 +189,17 @@ def test_a_breakpoint_is_an_empty_interrupt(agent):
     )
 
 
-def test_a_command_to_the_graph_around_it_is_an_event(host):
+def test_a_command_to_the_parent_graph_is_an_event(host):
     code = """
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command
 
-def give_up(state):
+def escalate(state):
     return Command(graph=Command.PARENT, update={"notes": ["too hard"]}, goto="person")
 
 builder = StateGraph(dict)
-builder.add_node(give_up)
-builder.add_edge(START, "give_up")
+builder.add_node(escalate)
+builder.add_edge(START, "escalate")
 graph = builder.compile()
 """
 
@@ -204,6 +207,6 @@ graph = builder.compile()
         "one", {"input": {"a": 1}}
     )
 
-    told = {"graph": "__parent__", "update": {"notes": ["too hard"]}, "resume": None}
-    assert events[-1] == ("command", {**told, "goto": "person"})
+    command = {"graph": "__parent__", "update": {"notes": ["too hard"]}, "resume": None}
+    assert events[-1] == ("command", {**command, "goto": "person"})
     assert end["status"] == "success"

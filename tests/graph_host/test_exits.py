@@ -1,4 +1,4 @@
-"""An agent whose code calls `sys.exit` ends its run, and nothing else."""
+"""`sys.exit` in an agent's code ends its run but not its host."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from typing_extensions import TypedDict
 from langgraph.graph import START, StateGraph
 
 class State(TypedDict, total=False):
-    leave: bool
+    exits: bool
     done: bool
 
-def one(node):
+def build_graph(node):
     builder = StateGraph(State)
     builder.add_node("node", node)
     builder.add_edge(START, "node")
     return builder.compile()
 
-def leave_or_work(state):
-    if state.get("leave"):
+def exit_or_work(state):
+    if state.get("exits"):
         sys.exit(3)
     return {"done": True}
 
-async def leave_or_wait(state):
+async def exit_or_wait(state):
     await asyncio.sleep(0)
-    return leave_or_work(state)
+    return exit_or_work(state)
 
-def made(config):
-    if config["configurable"].get("leave"):
+def factory(config):
+    if config["configurable"].get("exits"):
         sys.exit("enough")
-    return one(leave_or_wait)
+    return build_graph(exit_or_wait)
 
-on_a_thread, on_the_loop = one(leave_or_work), one(leave_or_wait)
+on_a_thread, on_the_loop = build_graph(exit_or_work), build_graph(exit_or_wait)
 """
-GRAPHS = {name: f"./a.py:{name}" for name in ("on_a_thread", "on_the_loop", "made")}
+GRAPHS = {name: f"./a.py:{name}" for name in ("on_a_thread", "on_the_loop", "factory")}
 
 
 @pytest.fixture
@@ -45,8 +45,8 @@ def agent(host):
 
 
 @pytest.mark.parametrize("graph", ["on_a_thread", "on_the_loop"])
-def test_a_node_that_exits_fails_its_run_and_the_next_one_runs(agent, graph):
-    _, ended = agent.run(graph, {"input": {"leave": True}})
+def test_a_run_whose_node_exits_fails_and_the_next_run_succeeds(agent, graph):
+    _, ended = agent.run(graph, {"input": {"exits": True}})
 
     assert ended["status"] == "error"
     assert ended["error"] == {"error": "SystemExit", "message": "3"}
@@ -54,11 +54,11 @@ def test_a_node_that_exits_fails_its_run_and_the_next_one_runs(agent, graph):
     assert ended["status"] == "success"
 
 
-def test_a_factory_that_exits_fails_its_run_and_the_next_one_runs(agent):
-    leaving = {"input": {}, "config": {"configurable": {"leave": True}}}
+def test_a_run_whose_factory_exits_fails_and_the_next_run_succeeds(agent):
+    exiting = {"input": {}, "config": {"configurable": {"exits": True}}}
 
-    _, ended = agent.run("made", leaving)
+    _, ended = agent.run("factory", exiting)
 
     assert ended["error"] == {"error": "SystemExit", "message": "enough"}
-    _, ended = agent.run("made", {"input": {}})
+    _, ended = agent.run("factory", {"input": {}})
     assert ended["status"] == "success"

@@ -1,4 +1,4 @@
-"""What failed code held does not stay in the way of the next run."""
+"""Memory of a failed run is freed before the next run."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from typing_extensions import TypedDict
 from langgraph.graph import START, StateGraph
 
 gc.disable()
-HELD = []
+REFERENCES = []
 
-class Hoard:
+class LargeObject:
     pass
 
 class State(TypedDict, total=False):
     fail: str
     left: int
 
-def hoard(kind):
-    hoard = Hoard()
-    HELD.append(weakref.ref(hoard))
+def fail_with_object(kind):
+    large_object = LargeObject()
+    REFERENCES.append(weakref.ref(large_object))
     error = {"memory": MemoryError, "value": ValueError}[kind]("full")
-    error.itself = error  # as frameworks do: a cycle that only the collector would find
+    error.itself = error  # a reference cycle, as frameworks make them
     raise error
 
 def node(state):
     if state.get("fail"):
         try:
-            hoard(state["fail"])
+            fail_with_object(state["fail"])
         except Exception as first:
             raise RuntimeError("later") from first
-    return {"left": sum(ref() is not None for ref in HELD)}
+    return {"left": sum(ref() is not None for ref in REFERENCES)}
 
 builder = StateGraph(State)
 builder.add_node("node", node)
@@ -44,7 +44,7 @@ graph = builder.compile()
 
 
 @pytest.mark.parametrize("kind", ["memory", "value"])
-def test_what_a_failed_run_held_is_free_before_the_next_one(host, kind):
+def test_objects_of_a_failed_run_are_freed_before_the_next_run(host, kind):
     agent = host({"a.py": CODE}, graphs={"graph": "./a.py:graph"})
 
     _, ended = agent.run("graph", {"input": {"fail": kind}})

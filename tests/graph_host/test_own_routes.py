@@ -1,4 +1,4 @@
-"""A project's own HTTP application, and its graphs' calls of their own server, frame by frame."""
+"""Custom routes of a project and loopback calls of its graphs, at the level of frames."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from langgraph_sdk import get_client
 from typing_extensions import TypedDict
 
 class State(TypedDict, total=False):
-    found: dict
+    thread: dict
 
-async def ask(state):
-    return {"found": await get_client().threads.get("00000000-0000-0000-0000-000000000007")}
+async def fetch_thread(state):
+    return {"thread": await get_client().threads.get("00000000-0000-0000-0000-000000000007")}
 
-graph = StateGraph(State).add_node("ask", ask).add_edge(START, "ask").compile()
+graph = StateGraph(State).add_node("fetch", fetch_thread).add_edge(START, "fetch").compile()
 """
 APP = """
 import contextlib
@@ -66,8 +66,8 @@ app = Starlette(lifespan=lifespan)
 
 
 @pytest.fixture(scope="module")
-def serving(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("serving")
+def app_host(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("app_host")
     config = {
         "dependencies": ["."],
         "graphs": {"agent": "./agent.py:graph"},
@@ -84,25 +84,25 @@ def serving(tmp_path_factory):
 KEYS = iter(range(1000, 2000))
 
 
-def opened(host, path, kind="http", method="GET", **more):
+def open_exchange(host, path, kind="http", method="GET", **fields):
     key = next(KEYS)
     scope = {
         "kind": kind, "method": method, "scheme": "http", "path": path, "raw_path": path,
         "root_path": "", "query": "", "headers": [["host", "h"]], "server": ["h", 80],
-        "client": [], "subprotocols": [], "user": None, **more,
+        "client": [], "subprotocols": [], "user": None, **fields,
     }  # fmt: skip
     host.send("web", key, {"type": "open", **scope})
     return key
 
 
-def answer(host, key):
-    """Status, body, and why it was over; with credit for all that came."""
+def read_response(host, key):
+    """Grant credit for each message; return status, body and the reason of the end."""
     status, body = None, b""
     while True:
-        kind, at, _, *rest = host.next("web", "over")
-        if at < key:  # an earlier exchange may still have something to say
+        kind, message_key, _, *rest = host.next("web", "over")
+        if message_key < key:  # a late message of an earlier exchange
             continue
-        assert at == key
+        assert message_key == key
         if kind == "over":
             return status, body, rest[0]
         message = rest[0]
@@ -111,8 +111,8 @@ def answer(host, key):
         host.send("more", key, len(message.get("body") or b"") + 64)
 
 
-def test_the_host_says_which_routes_there_are(serving):
-    assert serving.hello["http"] == {
+def test_the_hello_frame_lists_the_custom_routes(app_host):
+    assert app_host.hello["http"] == {
         "routes": [
             ["/hello/{name:str}", "http", ["POST"]],
             ["/large", "http", ["GET", "HEAD"]],
@@ -121,119 +121,125 @@ def test_the_host_says_which_routes_there_are(serving):
             ["/files", "mount", []],
         ],
         "has_middleware": False,
+        "openapi": None,
     }
 
 
-def test_a_request_is_answered(serving):
-    key = opened(serving, "/hello/ann", method="POST")
-    serving.send("web", key, {"type": "http.request", "body": b"123", "more_body": True})
-    serving.send("web", key, {"type": "http.request", "body": b"45", "more_body": False})
+def test_a_custom_route_answers_a_request_in_two_parts(app_host):
+    key = open_exchange(app_host, "/hello/ann", method="POST")
+    app_host.send("web", key, {"type": "http.request", "body": b"123", "more_body": True})
+    app_host.send("web", key, {"type": "http.request", "body": b"45", "more_body": False})
 
-    assert answer(serving, key) == (200, b"ready /hello/ann 5", None)
+    assert read_response(app_host, key) == (200, b"ready /hello/ann 5", None)
 
 
-def test_no_more_is_sent_than_was_agreed(serving):
-    key = opened(serving, "/large")
-    serving.send("web", key, {"type": "http.request", "body": b"", "more_body": False})
+def test_a_large_body_waits_for_more_credit(app_host):
+    key = open_exchange(app_host, "/large")
+    app_host.send("web", key, {"type": "http.request", "body": b"", "more_body": False})
     sent = []
     while sum(sent) < 256 * 1024:
-        _, _, _, message = serving.next("web")
+        _, _, _, message = app_host.next("web")
         sent.append(len(message.get("body") or b"") + 64)
 
-    serving.send("call", 1, "agent", "schemas", b"{}")
-    frame = serving.next("web", "result")
+    app_host.send("call", 1, "agent", "schemas", b"{}")
+    frame = app_host.next("web", "result")
     assert frame[0] == "result"  # what comes next is not more of the body
-    serving.send("more", key, sum(sent))
-    status, body, _ = answer(serving, key)
+    app_host.send("more", key, sum(sent))
+    status, body, _ = read_response(app_host, key)
 
     assert status is None
     assert len(body) + sum(sent) - 64 * len(sent) == 1_000_000
 
 
-def test_a_crash_breaks_the_exchange_off(serving):
-    key = opened(serving, "/crash")
-    serving.send("web", key, {"type": "http.request", "body": b"", "more_body": False})
+def test_a_crashed_handler_ends_the_exchange_with_status_500(app_host):
+    key = open_exchange(app_host, "/crash")
+    app_host.send("web", key, {"type": "http.request", "body": b"", "more_body": False})
 
-    status, _, reason = answer(serving, key)
+    status, _, reason = read_response(app_host, key)
 
     assert (status, reason) == (500, "RuntimeError")
 
 
-def test_a_websocket_is_held(serving):
-    key = opened(serving, "/socket", kind="websocket")
-    serving.send("web", key, {"type": "websocket.connect"})
-    serving.send("web", key, {"type": "websocket.receive", "text": "hi"})
+def test_a_custom_websocket_accepts_echoes_and_closes(app_host):
+    key = open_exchange(app_host, "/socket", kind="websocket")
+    app_host.send("web", key, {"type": "websocket.connect"})
+    app_host.send("web", key, {"type": "websocket.receive", "text": "hi"})
 
-    said = [serving.next("web")[3] for _ in range(3)]
+    messages = [app_host.next("web")[3] for _ in range(3)]
 
-    assert [message["type"] for message in said] == [
+    assert [message["type"] for message in messages] == [
         "websocket.accept", "websocket.send", "websocket.close",
     ]  # fmt: skip
-    assert said[1]["text"] == "hi"
+    assert messages[1]["text"] == "hi"
 
 
-def test_a_graph_calls_its_server_over_the_socket(serving):
+def test_a_graph_calls_its_server_over_the_socket(app_host):
     start = {
-        "run_id": "00000000-0000-0000-0000-000000000001", "attempt": 1, "metadata": {},
+        "run_id": "00000000-0000-0000-0000-000000000001",
+        "trace_id": "00000000-0000-0000-0000-000000000001", "attempt": 1, "metadata": {},
         "thread_id": "00000000-0000-0000-0000-000000000002", "graph_id": "agent",
         "assistant_id": "00000000-0000-0000-0000-000000000003", "head": None,
         "kwargs": b'{"input": {}}',
     }  # fmt: skip
-    serving.send("start", 77, start)
-    _, key, number, kind, asked = serving.next("loop")
+    app_host.send("start", 77, start)
+    _, key, number, kind, loopback_request = app_host.next("loop")
     headers = [[b"content-type", b"application/json"]]
-    begun = {"type": "http.response.start", "status": 200, "headers": headers}
-    serving.send("loop", number, "web", begun)
-    serving.send("loop", number, "web", {"type": "http.response.body", "body": b'{"a": 1}'})
+    response_start = {"type": "http.response.start", "status": 200, "headers": headers}
+    app_host.send("loop", number, "web", response_start)
+    app_host.send("loop", number, "web", {"type": "http.response.body", "body": b'{"a": 1}'})
 
-    done = serving.next("done")[3]
+    done = app_host.next("done")[3]
 
-    assert (key, kind, asked["method"]) == (0, "open", "GET")
-    assert asked["path"] == b"/threads/00000000-0000-0000-0000-000000000007"
-    assert json.loads(done["values"]) == {"found": {"a": 1}}
+    assert (key, kind, loopback_request["method"]) == (0, "open", "GET")
+    assert loopback_request["path"] == b"/threads/00000000-0000-0000-0000-000000000007"
+    assert json.loads(done["values"]) == {"thread": {"a": 1}}
 
 
 @pytest.mark.parametrize(
-    ("app", "says"),
+    ("app", "message"),
     [
         (FAILING, "The start-up of `http.app` failed"),
         ("app = 3", "`http.app` is a int; it must be an ASGI application"),
     ],
 )
-def test_what_does_not_start_is_a_problem(host, app, says):
-    found = host(
+def test_an_application_that_does_not_start_is_reported_as_a_problem(host, app, message):
+    failed_host = host(
         {"agent.py": GRAPH, "app.py": app},
         graphs={"agent": "./agent.py:graph"},
         http={"app": "./app.py:app"},
     )
 
-    assert says in found.hello["problem"]
+    assert message in failed_host.hello["problem"]
 
 
-def test_an_application_without_routes_says_so(host):
+def test_an_application_without_a_route_list_reports_none(host):
     plain = "async def app(scope, receive, send):\n    assert scope['type'] == 'http'"
 
-    found = host(
+    plain_host = host(
         {"agent.py": GRAPH, "app.py": plain},
         graphs={"agent": "./agent.py:graph"},
         http={"app": "./app.py:app"},
     )
 
-    assert found.hello["http"] == {"routes": None, "has_middleware": False}
-    assert "problem" not in found.hello
+    assert plain_host.hello["http"] == {
+        "routes": None,
+        "has_middleware": False,
+        "openapi": None,
+    }
+    assert "problem" not in plain_host.hello
 
 
-def test_the_serialiser_is_the_projects(host):
-    found = host(
+def test_serde_settings_are_applied_and_unknown_ones_reported(host):
+    configured = host(
         {"agent.py": GRAPH},
         graphs={"agent": "./agent.py:graph"},
         checkpointer={"serde": {"pickle_fallback": True, "allowed_json_modules": [["a", "B"]]}},
     )
-    odd = host(
+    unsupported = host(
         {"agent.py": GRAPH},
         graphs={"agent": "./agent.py:graph"},
         checkpointer={"serde": {"unheard_of": True}},
     )
 
-    assert "problem" not in found.hello
-    assert "`checkpointer.serde.unheard_of` is not supported" in odd.hello["problem"]
+    assert "problem" not in configured.hello
+    assert "`checkpointer.serde.unheard_of` is not supported" in unsupported.hello["problem"]

@@ -1,8 +1,8 @@
-"""What a host makes of a repository."""
+"""Loading of a repository by a graph host: graphs, imports, variables and problems."""
 
 from __future__ import annotations
 
-import time
+import pytest
 
 STATE = """
 import contextlib
@@ -16,49 +16,49 @@ from langgraph.graph import END, START, StateGraph
 from langgraph_sdk.runtime import ServerRuntime
 
 class State(TypedDict, total=False):
-    said: Annotated[list[str], operator.add]
+    words: Annotated[list[str], operator.add]
 
-def saying(*words):
-    graph = StateGraph(State).add_node("say", lambda state: {"said": list(words)})
+def build_graph(*words):
+    graph = StateGraph(State).add_node("say", lambda state: {"words": list(words)})
     return graph.add_edge(START, "say")
 """
 
 KINDS = (
     STATE
     + """
-builder = saying("builder")
-compiled = saying("compiled").compile()
+builder = build_graph("builder")
+compiled = build_graph("compiled").compile()
 
 @entrypoint()
 async def function(state: dict) -> dict:
-    return {"said": ["function"]}
+    return {"words": ["function"]}
 
 def plain():
-    return saying("plain")
+    return build_graph("plain")
 
 def configured(config: RunnableConfig):
-    return saying(config["configurable"]["voice"]).compile()
+    return build_graph(config["configurable"]["voice"]).compile()
 
 async def awaited(config):
-    return saying("awaited").compile()
+    return build_graph("awaited").compile()
 
 def by_runtime(runtime: ServerRuntime):
-    return saying(runtime.access_context, str(runtime.execution_runtime is not None))
+    return build_graph(runtime.access_context, str(runtime.execution_runtime is not None))
 
 def by_both(config: RunnableConfig, runtime: "ServerRuntime[dict]"):
-    return saying(runtime.access_context, config["configurable"]["voice"])
+    return build_graph(runtime.access_context, config["configurable"]["voice"])
 
 @contextlib.asynccontextmanager
 async def opened(config: RunnableConfig):
     print("opened", flush=True)
-    yield saying("opened").compile()
+    yield build_graph("opened").compile()
     print("closed", flush=True)
 """
 )
 
 
-def test_a_graph_may_be_given_in_every_way_that_langgraph_knows(host):
-    said = {
+def test_every_kind_of_graph_definition_is_loaded(host):
+    expected = {
         "builder": ["builder"],
         "compiled": ["compiled"],
         "function": ["function"],
@@ -69,22 +69,23 @@ def test_a_graph_may_be_given_in_every_way_that_langgraph_knows(host):
         "by_both": ["threads.create_run", "soft"],
         "opened": ["opened"],
     }
-    here = host({"agent.py": KINDS}, graphs={name: f"./agent.py:{name}" for name in said})
-    asked = {"input": {"said": []}, "config": {"configurable": {"voice": "soft"}}}
+    agent_host = host({"agent.py": KINDS}, graphs={name: f"./agent.py:{name}" for name in expected})
+    kwargs = {"input": {"words": []}, "config": {"configurable": {"voice": "soft"}}}
 
-    answers = {name: here.run(name, asked)[0][-1][1]["said"] for name in said}
+    results = {name: agent_host.run(name, kwargs)[0][-1][1]["words"] for name in expected}
 
-    assert here.hello["problems"] == {}
-    assert answers == said
+    assert agent_host.hello["problems"] == {}
+    assert results == expected
 
 
-def test_files_of_packages_may_import_relatively_and_modules_by_name(host):
-    here = host(
+def test_graph_files_import_relatively_and_by_module_name(host):
+    agent_host = host(
         {
             "src/pack/__init__.py": "",
             "src/pack/words.py": "WORD = 'relative'",
-            "src/pack/agent.py": STATE + "from .words import WORD\ngraph = saying(WORD)",
-            "other.py": STATE + "from pack.words import WORD\ngraph = saying(WORD, 'absolute')",
+            "src/pack/agent.py": STATE + "from .words import WORD\ngraph = build_graph(WORD)",
+            "other.py": STATE
+            + "from pack.words import WORD\ngraph = build_graph(WORD, 'absolute')",
         },
         dependencies=["./src", "."],
         graphs={
@@ -93,17 +94,46 @@ def test_files_of_packages_may_import_relatively_and_modules_by_name(host):
         },
     )
 
-    said = [here.run(name, {"input": {"said": []}})[0][-1][1]["said"] for name in ("a", "b")]
+    results = [
+        agent_host.run(name, {"input": {"words": []}})[0][-1][1]["words"] for name in ("a", "b")
+    ]
 
-    assert said == [["relative"], ["relative", "absolute"]]
-    assert here.hello["graphs"] == {"a": "A.", "b": None}
+    assert results == [["relative"], ["relative", "absolute"]]
+    assert agent_host.hello["graphs"] == {"a": "A.", "b": None}
 
 
-def test_what_is_wrong_with_a_graph_is_said_in_words_of_its_author(host):
-    here = host(
+def test_a_flat_local_dependency_is_a_package_of_its_folder_name(host):
+    agent = STATE + (
+        "from common import GREETING\n"
+        "from common.helpers import NAME\n"
+        "import json, importlib.util\n"
+        "hidden = importlib.util.find_spec('sibling') is None\n"
+        "graph = build_graph(GREETING, NAME, str(hidden), json.dumps({}))\n"
+    )
+    files = {
+        "agent.py": agent,
+        "libs/common/__init__.py": "GREETING = 'hello'",
+        "libs/common/helpers.py": "from . import GREETING\nNAME = GREETING.title()",
+        "libs/sibling/__init__.py": "",
+        "libs/json/__init__.py": "raise ImportError('shadows the standard library')",
+    }
+
+    agent_host = host(
+        files,
+        dependencies=[".", "./libs/common", "./libs/json"],
+        graphs={"agent": "./agent.py:graph"},
+    )
+
+    assert agent_host.hello["problems"] == {}
+    events, _ = agent_host.run("agent", {"input": {"words": []}})
+    assert events[-1][1]["words"] == ["hello", "Hello", "True", "{}"]
+
+
+def test_each_broken_graph_has_a_problem_in_terms_of_its_repository(host):
+    agent_host = host(
         {
             "broken.py": "import json\n\ndef make():\n    return missing_name\n\ngraph = make()",
-            "fine.py": STATE + "graph = saying('x')\nnumber = 3",
+            "fine.py": STATE + "graph = build_graph('x')\nnumber = 3",
             "needs.py": "import a_package_that_is_not_there",
             "odd.py": STATE + "def graph(one, two): ...",
             "syntax.py": "graph = (",
@@ -123,9 +153,9 @@ def test_what_is_wrong_with_a_graph_is_said_in_words_of_its_author(host):
         },
     )
 
-    problems = here.hello["problems"]
+    problems = agent_host.hello["problems"]
 
-    assert set(here.hello["graphs"]) == {"fine"}
+    assert set(agent_host.hello["graphs"]) == {"fine"}
     assert problems["broken"].splitlines()[0] == (
         "Graph `broken` (`./broken.py:graph`) could not be imported: "
         "NameError: name 'missing_name' is not defined"
@@ -146,29 +176,32 @@ def test_what_is_wrong_with_a_graph_is_said_in_words_of_its_author(host):
     assert "SyntaxError" in problems["syntax"]
 
 
-def test_a_project_without_its_file_says_so(host):
-    here = host({"langgraph.json": "[]"})
+def test_an_invalid_langgraph_json_is_reported_as_a_problem(host):
+    agent_host = host({"langgraph.json": "[]"})
 
-    assert here.hello["problem"] == "`langgraph.json` must be an object with an object `graphs`."
+    assert (
+        agent_host.hello["problem"] == "`langgraph.json` must be an object with an object `graphs`."
+    )
 
 
-def test_variables_come_from_the_project_unless_the_deployment_sets_them(host):
-    here = host(
+def test_variables_of_the_env_file_do_not_override_the_deployment(host):
+    agent_host = host(
         {
             "my.env": "# a comment\nexport WORD='from file'\nPATH=/never\nEMPTY=\n",
-            "agent.py": STATE + "import os\ngraph = saying(os.environ['WORD'], os.environ['PATH'])",
+            "agent.py": STATE
+            + "import os\ngraph = build_graph(os.environ['WORD'], os.environ['PATH'])",
         },
         graphs={"a": "./agent.py:graph"},
         env="my.env",
     )
 
-    word, path = here.run("a", {"input": {"said": []}})[0][-1][1]["said"]
+    word, path = agent_host.run("a", {"input": {"words": []}})[0][-1][1]["words"]
 
     assert word == "from file"
     assert path != "/never"
 
 
-def test_a_graph_is_described_with_schemas_and_drawing(host):
+def test_describe_returns_schemas_and_drawing(host):
     code = (
         STATE
         + """
@@ -186,40 +219,78 @@ builder.add_conditional_edges("a", pick, ["b", END])
 graph = builder.compile()
 """
     )
-    here = host({"agent.py": code}, graphs={"a": "./agent.py:graph"})
+    agent_host = host({"agent.py": code}, graphs={"a": "./agent.py:graph"})
 
-    found = here.ask("a", "describe")
+    description = agent_host.call_graph("a", "describe")
 
-    assert found["schemas"]["context_schema"]["properties"]["tone"]["default"] == "calm"
-    assert found["schemas"]["config_schema"] == found["schemas"]["context_schema"]
-    assert list(found["schemas"]["state_schema"]["properties"]) == ["said"]
-    assert [node["id"] for node in found["drawing"]["nodes"]] == ["__start__", "a", "b", "__end__"]
-    assert {"source": "a", "target": "b", "conditional": True} in found["drawing"]["edges"]
+    assert description["schemas"]["context_schema"]["properties"]["tone"]["default"] == "calm"
+    assert description["schemas"]["config_schema"] == description["schemas"]["context_schema"]
+    assert list(description["schemas"]["state_schema"]["properties"]) == ["words"]
+    assert [node["id"] for node in description["drawing"]["nodes"]] == [
+        "__start__",
+        "a",
+        "b",
+        "__end__",
+    ]
+    assert {"source": "a", "target": "b", "conditional": True} in description["drawing"]["edges"]
 
 
-def test_a_host_whose_code_blocks_the_loop_dies_with_its_worker(host):
+@pytest.mark.parametrize(
+    ("configurable", "user_id"),
+    [
+        ({}, "default"),
+        ({"user_id": "ann"}, "ann"),
+        ({"user_id": "bob", "langgraph_auth_user_id": "bob"}, "default"),
+    ],
+)
+def test_fields_of_the_platform_do_not_reach_the_context(host, configurable, user_id):
+    code = (
+        STATE
+        + """
+@dataclass
+class Context:
+    user_id: str = "default"
+    thread_id: str = "none"
+    langgraph_request_id: str = "none"
+
+def show(state, runtime):
+    context = runtime.context
+    return {"words": [context.user_id, context.thread_id, context.langgraph_request_id]}
+
+graph = StateGraph(State, context_schema=Context).add_node("a", show).add_edge(START, "a")
+"""
+    )
+    agent_host = host({"agent.py": code}, graphs={"a": "./agent.py:graph"})
+    configurable = {"langgraph_request_id": "r", **configurable}
+
+    kwargs = {"input": {"words": []}, "config": {"configurable": configurable}}
+    state = agent_host.run("a", kwargs)[0][-1][1]
+
+    assert state["words"] == [user_id, "none", "none"]
+
+
+def test_a_host_with_a_blocked_loop_exits_with_its_worker(host):
     code = (
         STATE
         + """
 import time
 async def sleep(state):
     print("sleeping", flush=True)
-    time.sleep(60)
+    time.sleep(600)
 graph = StateGraph(State).add_node("sleep", sleep).add_edge(START, "sleep")
 """
     )
-    here = host({"agent.py": code}, graphs={"a": "./agent.py:graph"})
-    here.send(
+    agent_host = host({"agent.py": code}, graphs={"a": "./agent.py:graph"})
+    agent_host.send(
         "start", 1, {
             "run_id": "01a20015-3670-72a7-a4f2-e23a7bdb5298", "thread_id": "t", "graph_id": "a",
+            "trace_id": "01a20015-3670-72a7-a4f2-e23a7bdb5298",
             "assistant_id": "x", "attempt": 1, "metadata": {}, "head": None,
-            "kwargs": b'{"input": {"said": []}}',
+            "kwargs": b'{"input": {"words": []}}',
         },
     )  # fmt: skip
-    assert here.process.stdout.readline() == b"sleeping\n"
+    assert agent_host.process.stdout.readline() == b"sleeping\n"
 
-    begin = time.monotonic()
-    here.socket.close()
+    agent_host.socket.close()
 
-    assert here.process.wait(10) == 0
-    assert time.monotonic() - begin < 5
+    assert agent_host.process.wait(120) == 0

@@ -10,7 +10,7 @@ from apps.graph_host import wire
 from apps.graph_host.wire import Decoder, FrameTooLarge, Link, LinkClosed, encode
 
 
-def test_a_frame_survives_being_cut_anywhere():
+def test_a_frame_is_decoded_from_parts_of_any_size():
     frames = [["hello", 0, 0, {"a": b"\x00\xff"}], ["events", 1, 0, [["values", b"{}"]]]]
     data = b"".join(encode(frame) for frame in frames)
 
@@ -19,7 +19,7 @@ def test_a_frame_survives_being_cut_anywhere():
         assert [*decoder.feed(data[:cut]), *decoder.feed(data[cut:])] == frames
 
 
-def test_a_frame_above_the_limit_is_refused_at_both_ends(monkeypatch):
+def test_a_frame_above_the_limit_is_refused_by_encoder_and_decoder(monkeypatch):
     monkeypatch.setattr(wire, "MAX_FRAME_BYTES", 10)
 
     with pytest.raises(FrameTooLarge):
@@ -29,14 +29,14 @@ def test_a_frame_above_the_limit_is_refused_at_both_ends(monkeypatch):
 
 
 @pytest.mark.parametrize("body", [b"\xc1", b"\x01", b"\x90", b"\x91\x01"])
-def test_bytes_that_are_no_frame_are_an_error(body):
+def test_bytes_that_are_not_a_frame_are_rejected(body):
     with pytest.raises(ValueError):  # msgpack's errors are ValueErrors too
         list(Decoder().feed(len(body).to_bytes(4, "big") + body))
 
 
 @pytest.fixture
 async def pair():
-    """Two linked ends with the frames that each received."""
+    """Two connected links, the frames that each received, and the errors that ended them."""
     here, there = socket.socketpair()
     received: dict[str, list] = {"here": [], "there": []}
     ends: dict[str, list] = {"here": [], "there": []}
@@ -46,8 +46,8 @@ async def pair():
         yield left, right, received, ends
 
 
-async def until(condition):
-    async with asyncio.timeout(5):
+async def wait_until(condition):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0)
 
@@ -57,12 +57,12 @@ async def test_frames_arrive_in_order(pair):
 
     for number in range(1000):
         left.send(["n", number])
-    await until(lambda: len(received["there"]) == 1000)
+    await wait_until(lambda: len(received["there"]) == 1000)
 
     assert received["there"] == [["n", number] for number in range(1000)]
 
 
-async def test_a_writer_waits_for_a_reader_that_is_behind(pair):
+async def test_a_writer_waits_for_a_slow_reader(pair):
     left, right, received, _ = pair
     right.pause()
 
@@ -75,10 +75,10 @@ async def test_a_writer_waits_for_a_reader_that_is_behind(pair):
     right.resume()
     await waiting
 
-    await until(lambda: len(received["there"]) == 8)
+    await wait_until(lambda: len(received["there"]) == 8)
 
 
-async def test_the_end_of_one_end_is_told_to_the_other_and_to_those_who_wait(pair):
+async def test_closing_one_link_ends_the_other_and_its_waiting_writers(pair):
     left, right, _, ends = pair
     right.pause()
     for _ in range(8):
@@ -90,11 +90,11 @@ async def test_the_end_of_one_end_is_told_to_the_other_and_to_those_who_wait(pai
 
     with pytest.raises(LinkClosed):
         await waiting
-    await until(lambda: ends["here"])
+    await wait_until(lambda: ends["here"])
     assert left.closed
 
 
-async def test_code_that_blocks_the_loop_can_make_a_round_trip():
+async def test_a_round_trip_works_while_the_loop_is_blocked():
     here, there = socket.socketpair()
     received: list = []
     link = Link(here, received.append, lambda _: None)
@@ -102,22 +102,59 @@ async def test_code_that_blocks_the_loop_can_make_a_round_trip():
     def answer():
         with there:
             decoder = Decoder()
-            question = next(decoder.feed(there.recv(65536)))
-            there.sendall(encode(["other", 1]) + encode(["answer", question[2], True, "yes"]))
+            request = next(decoder.feed(there.recv(65536)))
+            there.sendall(encode(["other", 1]) + encode(["answer", request[2], True, "yes"]))
 
     answering = asyncio.get_running_loop().run_in_executor(None, answer)
     frame = link.round_trip(["get", 1, 7], lambda f: f[0] == "answer" and f[1] == 7)
     await answering
-    await until(lambda: received)
+    await wait_until(lambda: received)
 
     assert frame == ["answer", 7, True, "yes"]
     assert received == [["other", 1]]
     link.close()
 
 
-def test_an_integer_beyond_64_bits_travels_as_a_number():
+def test_an_integer_beyond_64_bits_is_sent_as_a_float():
     frame = ["start", 1, {"metadata": {"a": 10**20, "b": [10**308], "c": 2**64 - 1}}]
 
     [received] = Decoder().feed(encode(frame))
 
     assert received == ["start", 1, {"metadata": {"a": 1e20, "b": [1e308], "c": 2**64 - 1}}]
+
+
+async def test_a_paused_link_keeps_frames_that_had_arrived_for_later(pair):
+    left, right, received, _ = pair
+    right._on_frame = lambda frame: (received["there"].append(frame), right.pause())
+
+    left.send(["n", 1])
+    left.send(["n", 2])
+    left.send(["n", 3])
+    await wait_until(lambda: received["there"] == [["n", 1]])
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert received["there"] == [["n", 1]]
+
+    right.resume()
+    await wait_until(lambda: received["there"] == [["n", 1], ["n", 2]])
+
+
+async def test_a_link_closes_when_its_peer_leaves_too_much_unread():
+    here, there = socket.socketpair()
+    ends: list[BaseException | None] = []
+    link = Link(here, lambda _: None, ends.append, max_unsent_bytes=1000)
+
+    link.send(["n", b"x" * 500])
+    assert not link.closed
+    link.send(["n", b"x" * 600])
+
+    assert link.closed
+    assert [type(end) for end in ends] == [BufferError]
+    there.close()
+
+
+def test_a_number_is_not_accepted_as_bytes():
+    with pytest.raises(TypeError):
+        wire.as_bytes(10)
+
+    assert wire.as_bytes(b"10") == b"10"

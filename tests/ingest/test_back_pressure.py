@@ -1,4 +1,4 @@
-"""When the database cannot keep up: come again, before memory grows, and nothing is lost."""
+"""Back pressure: an overloaded server answers 503 with Retry-After before memory grows."""
 
 from __future__ import annotations
 
@@ -13,39 +13,41 @@ from django.db import connection
 from apps.core.http import body_memory
 from apps.ingest import request_body
 from apps.trace_store.postgres.writing import write_runs
-from tests.factories.tracing import MULTIPART, form, rows, wire_run
+from tests.factories.tracing import MULTIPART, count_stored_runs, multipart_body, wire_run
 
 
 @pytest.fixture
-def somebody_holds_the_table(transactional_db):
-    """Another connection has locked the runs, as a change of the table does."""
+def locked_run_table(transactional_db):
+    """A second connection that holds an exclusive lock on the table of runs."""
     with psycopg.connect(**connection.get_connection_params()) as other:
         other.execute("LOCK TABLE trace_store_run IN ACCESS EXCLUSIVE MODE")
         yield other
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_table_that_is_locked_asks_to_come_again(api, monkeypatch, somebody_holds_the_table):
+def test_a_locked_table_answers_503_with_retry_after(api, monkeypatch, locked_run_table):
     monkeypatch.setattr(write_runs, "_UPSERT_TIMEOUT", "SET LOCAL lock_timeout = '200ms'")
     run = wire_run()
 
-    refused = api.post("/runs/batch", {"post": [run]})
-    somebody_holds_the_table.rollback()
+    rejected = api.post("/runs/batch", {"post": [run]})
+    locked_run_table.rollback()
     repeated = api.post("/runs/batch", {"post": [run]})
 
-    assert (refused.status_code, refused["Retry-After"]) == (503, "1")
+    assert (rejected.status_code, rejected["Retry-After"]) == (503, "1")
     assert repeated.status_code == 202
-    assert rows() == 1
+    assert count_stored_runs() == 1
 
 
-def test_a_body_that_grows_past_the_room_there_is_asks_to_come_again(settings, rf):
+def test_a_body_above_the_memory_budget_is_rejected(settings, rf):
     settings.BODY_MEMORY_BYTES = 3_000_000
-    packed = zstandard.ZstdCompressor().compress(bytes(5_000_000))
-    request = rf.post("/runs/multipart", packed, MULTIPART, headers={"Content-Encoding": "zstd"})
+    compressed = zstandard.ZstdCompressor().compress(bytes(5_000_000))
+    request = rf.post(
+        "/runs/multipart", compressed, MULTIPART, headers={"Content-Encoding": "zstd"}
+    )
 
-    with body_memory.body_memory_budget.reserve() as held:
-        held.add(len(packed))
-        request.META[body_memory.RESERVATION_KEY] = held
+    with body_memory.body_memory_budget.reserve() as reservation:
+        reservation.add(len(compressed))
+        request.META[body_memory.RESERVATION_KEY] = reservation
         with pytest.raises(body_memory.BudgetExceeded):
             request_body.read_body(request)
         assert body_memory.body_memory_budget.used <= settings.BODY_MEMORY_BYTES
@@ -57,20 +59,20 @@ def test_a_body_that_grows_past_the_room_there_is_asks_to_come_again(settings, r
 def test_gzip_bomb_is_rejected_while_decompressing(api, settings, encoding):
 
     settings.MAX_BODY_BYTES = 1_048_576
-    pack = {"gzip": gzip.compress, "deflate": zlib.compress}[encoding]
+    compress = {"gzip": gzip.compress, "deflate": zlib.compress}[encoding]
 
-    response = api.multipart(pack(bytes(200_000_000)), **{"Content-Encoding": encoding})
+    response = api.multipart(compress(bytes(200_000_000)), **{"Content-Encoding": encoding})
 
     assert response.status_code == 413
-    assert rows() == 0
+    assert count_stored_runs() == 0
 
 
 def test_body_of_many_chunks_is_read_completely(api):
     run = wire_run(inputs={"text": "again " * 600_000})
-    body = form((f"post.{run['id']}", run))
+    body = multipart_body((f"post.{run['id']}", run))
 
-    packed = zstandard.ZstdCompressor().compress(body)
-    response = api.multipart(packed, **{"Content-Encoding": "zstd"})
+    compressed = zstandard.ZstdCompressor().compress(body)
+    response = api.multipart(compressed, **{"Content-Encoding": "zstd"})
 
     assert response.status_code == 202
     assert api.get(f"/runs/{run['id']}").json()["inputs"] == run["inputs"]

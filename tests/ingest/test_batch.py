@@ -9,50 +9,55 @@ import pytest
 
 from apps.core.ids import uuid7
 from apps.trace_store import Payload
-from tests.factories.tracing import begun, ended, read, rows, wire_run
+from tests.factories.tracing import count_stored_runs, end_fields, read_run, start_fields, wire_run
 
 
 def test_anonymous_request_is_rejected(client, db):
     assert client.post("/runs/batch", {}, content_type="application/json").status_code == 401
 
 
-def test_read_only_key_is_rejected(api_of, workspace):
-    assert api_of(workspace, "read").post("/runs/batch", {"post": [wire_run()]}).status_code == 403
-    assert rows() == 0
+def test_read_only_key_is_rejected(make_api, workspace):
+    assert (
+        make_api(workspace, "read").post("/runs/batch", {"post": [wire_run()]}).status_code == 403
+    )
+    assert count_stored_runs() == 0
 
 
 @pytest.mark.parametrize("prefix", ["", "/api/v1", "/api"])
 @pytest.mark.parametrize("slash", ["", "/"])
-def test_a_batch_is_taken_under_every_address_that_clients_build(api, prefix, slash):
+def test_a_batch_is_accepted_at_every_path_that_clients_use(api, prefix, slash):
     response = api.post(f"{prefix}/runs/batch{slash}", {"post": [wire_run()]})
 
     assert response.status_code == 202
     assert response.json() == {"message": "accepted"}
-    assert rows() == 1
+    assert count_stored_runs() == 1
 
 
 def test_posts_and_patches_of_one_body_are_merged_in_either_order(api, workspace):
     run = wire_run(name="whole")
 
-    api.post("/runs/batch", {"patch": [ended(run)], "post": [begun(run)]})
+    api.post("/runs/batch", {"patch": [end_fields(run)], "post": [start_fields(run)]})
 
-    stored = read(workspace, run["id"])
+    stored = read_run(workspace, run["id"])
     assert stored.row.name == "whole"
     assert stored.value(Payload.OUTPUTS) == {"answer": "because"}
 
 
 def test_the_later_of_two_updates_wins(api, workspace):
     run = wire_run()
-    first, second = ended(run), ended(run) | {"outputs": {"answer": "second"}, "end_time": None}
+    first, second = (
+        end_fields(run),
+        end_fields(run) | {"outputs": {"answer": "second"}, "end_time": None},
+    )
 
-    api.post("/runs/batch", {"post": [begun(run)], "patch": [first, second]})
+    api.post("/runs/batch", {"post": [start_fields(run)], "patch": [first, second]})
 
-    stored = read(workspace, run["id"])
+    stored = read_run(workspace, run["id"])
     assert stored.value(Payload.OUTPUTS) == {"answer": "second"}
     assert stored.row.end_time is not None
 
 
-def test_payloads_are_kept_to_the_byte(api, workspace):
+def test_payloads_are_stored_byte_for_byte(api, workspace):
     run = wire_run()
     text = '{ "n": 1.50, "big": 123456789012345678901234567890, "u": "\\u00e9" , "s":"é"}'
     run["inputs"] = "HERE"
@@ -60,31 +65,34 @@ def test_payloads_are_kept_to_the_byte(api, workspace):
 
     api.post("/runs/batch", body)
 
-    assert read(workspace, run["id"]).json(Payload.INPUTS) == text.encode()
+    assert read_run(workspace, run["id"]).json(Payload.INPUTS) == text.encode()
     assert text in api.get(f"/runs/{run['id']}").content.decode()
 
 
-def test_a_batch_with_nan_somewhere_is_stored(api, workspace):
-    good, odd = wire_run(), wire_run(inputs={"x": float("nan")})
+def test_a_batch_with_a_nan_value_is_stored(api, workspace):
+    valid_run, run_with_nan = wire_run(), wire_run(inputs={"x": float("nan")})
 
-    response = api.post("/runs/batch", json.dumps({"post": [good, odd]}))
-
-    assert response.status_code == 202
-    assert read(workspace, odd["id"]).value(Payload.INPUTS) == {"x": None}
-    assert rows() == 2
-
-
-def test_good_runs_are_stored_and_each_bad_one_is_named(api):
-    good = wire_run()
-    bad = [wire_run(name=7), wire_run(tags="x"), wire_run(dotted_order="x")]
-
-    response = api.post("/runs/batch", {"post": [bad[0], good, bad[1], bad[2], {"name": "n"}]})
+    response = api.post("/runs/batch", json.dumps({"post": [valid_run, run_with_nan]}))
 
     assert response.status_code == 202
-    named = {one["id"] for one in response.json()["errors"]}
-    assert named == {*(run["id"] for run in bad), "post[4]"}
+    assert read_run(workspace, run_with_nan["id"]).value(Payload.INPUTS) == {"x": None}
+    assert count_stored_runs() == 2
+
+
+def test_valid_runs_are_stored_and_each_invalid_one_is_reported(api):
+    valid_run = wire_run()
+    invalid_runs = [wire_run(name=7), wire_run(tags="x"), wire_run(dotted_order="x")]
+
+    response = api.post(
+        "/runs/batch",
+        {"post": [invalid_runs[0], valid_run, invalid_runs[1], invalid_runs[2], {"name": "n"}]},
+    )
+
+    assert response.status_code == 202
+    rejected_ids = {error["id"] for error in response.json()["errors"]}
+    assert rejected_ids == {*(run["id"] for run in invalid_runs), "post[4]"}
     assert response.json()["message"] == "1 accepted, 4 refused"
-    assert rows() == 1
+    assert count_stored_runs() == 1
 
 
 @pytest.mark.parametrize("body", ["", "[]", "{", '{"post": {}}', '{"post": [1]}', "nul", "\x00"])
@@ -108,16 +116,16 @@ def test_a_run_without_a_dotted_order_finds_its_parent_in_the_same_batch(api, wo
     response = api.post("/runs/batch", {"post": [grandchild, child, parent]})
 
     assert response.status_code == 202
-    row = read(workspace, grandchild_id).row
+    row = read_run(workspace, grandchild_id).row
     assert row.parent_run_ids == [UUID(parent["id"]), UUID(child_id)]
     assert row.trace_id == UUID(parent["id"])
     assert row.dotted_order.startswith(parent["dotted_order"] + ".")
 
 
-def test_a_thousand_runs_in_one_request(api, workspace):
+def test_a_thousand_runs_are_stored_in_one_request(api, workspace):
     root = wire_run()
     runs = [root, *(wire_run(parent=root) for _ in range(999))]
 
     assert api.post("/runs/batch", {"post": runs}).status_code == 202
 
-    assert rows() == 1000
+    assert count_stored_runs() == 1000

@@ -1,4 +1,4 @@
-"""Payloads that are too large for a row are in object storage, transparently for readers."""
+"""Payloads too large for a row are stored in object storage and read transparently."""
 
 from __future__ import annotations
 
@@ -8,23 +8,31 @@ from pathlib import Path
 
 import pytest
 
-from apps.core import objects
+from apps.core import object_storage
 from apps.core.errors import Unavailable
-from apps.trace_store import Payload
+from apps.trace_store import Payload, run_store
 from apps.tracing.models import Project
-from apps.tracing.services import deletion, expiry, maintenance
-from tests.factories.tracing import begun, ended, form, ingest, read, rows, wire_run
+from apps.tracing.services import deletion, retention
+from tests.factories.tracing import (
+    count_stored_runs,
+    end_fields,
+    ingest,
+    multipart_body,
+    read_run,
+    start_fields,
+    wire_run,
+)
 
-NOISE = random.Random(4).randbytes(30_000).hex()  # halves when packed
+NOISE = random.Random(4).randbytes(30_000).hex()  # compresses to half its size
 LARGE = {"text": NOISE}
 
 
 @pytest.fixture(autouse=True)
-def small_rows(settings):
+def limit_row_size(settings):
     settings.LARGE_PAYLOAD_BYTES = 10_000
 
 
-def kept(settings):
+def list_objects(settings):
     folder = Path(settings.STORAGES["default"]["OPTIONS"]["location"])
     return sorted(file for file in folder.rglob("*") if file.is_file())
 
@@ -32,12 +40,12 @@ def kept(settings):
 def test_large_payload_is_read_unchanged(api, workspace, settings):
     run = wire_run(outputs=LARGE)
 
-    response = api.multipart(form((f"post.{run['id']}", run)))
+    response = api.multipart(multipart_body((f"post.{run['id']}", run)))
 
     assert response.status_code == 202
-    assert read(workspace, run["id"]).value(Payload.OUTPUTS) == LARGE
+    assert read_run(workspace, run["id"]).value(Payload.OUTPUTS) == LARGE
     assert api.get(f"/runs/{run['id']}").json()["outputs"] == LARGE
-    (file,) = kept(settings)
+    (file,) = list_objects(settings)
     assert file.stat().st_size < len(NOISE)
 
 
@@ -46,70 +54,77 @@ def test_payload_that_compresses_well_stays_in_the_row(workspace, settings):
 
     ingest(workspace, run)
 
-    assert kept(settings) == []
-    assert read(workspace, run["id"]).value(Payload.OUTPUTS) == run["outputs"]
+    assert list_objects(settings) == []
+    assert read_run(workspace, run["id"]).value(Payload.OUTPUTS) == run["outputs"]
 
 
-def test_an_update_with_a_large_payload_that_waited_for_its_run(api, workspace):
+def test_a_deferred_update_with_a_large_payload_is_applied(api, workspace):
     run = wire_run(outputs=LARGE)
     api.patch(f"/runs/{run['id']}", {"outputs": LARGE, "end_time": run["end_time"]})
 
-    api.post("/runs", begun(run))
+    api.post("/runs", start_fields(run))
 
-    assert read(workspace, run["id"]).value(Payload.OUTPUTS) == LARGE
+    assert read_run(workspace, run["id"]).value(Payload.OUTPUTS) == LARGE
 
 
-def test_a_repeat_keeps_one_object(api, settings):
+def test_a_repeated_payload_is_stored_once(api, settings):
     run = wire_run(outputs=LARGE)
 
     for _ in range(2):
-        api.post("/runs/batch", {"post": [begun(run)], "patch": [ended(run)]})
+        api.post("/runs/batch", {"post": [start_fields(run)], "patch": [end_fields(run)]})
 
-    assert len(kept(settings)) == 1
+    assert len(list_objects(settings)) == 1
 
 
-def test_the_objects_of_a_deleted_project_go_with_it(api, workspace, settings):
-    gone, stays = (wire_run(outputs=LARGE, session_name=name) for name in ("gone", "stays"))
-    api.multipart(form((f"post.{gone['id']}", gone), (f"attachment.{gone['id']}.a", b"file")))
-    ingest(workspace, stays)
+def test_the_objects_of_a_deleted_project_are_deleted(api, workspace, settings):
+    deleted_run, kept_run = (
+        wire_run(outputs=LARGE, session_name=name) for name in ("gone", "stays")
+    )
+    api.multipart(
+        multipart_body(
+            (f"post.{deleted_run['id']}", deleted_run),
+            (f"attachment.{deleted_run['id']}.a", b"file"),
+        )
+    )
+    ingest(workspace, kept_run)
     project = Project.objects.for_workspace(workspace).get(name="gone")
 
     api.delete(f"/sessions/{project.pk}")
-    maintenance.remove_deleted_projects()
-    deletion.remove_pending_files()
+    deletion.remove_deleted_projects()
+    run_store.delete_pending_files()
 
-    assert rows() == 1
-    (file,) = kept(settings)
-    assert stays["id"] in str(file)
+    assert count_stored_runs() == 1
+    (file,) = list_objects(settings)
+    assert kept_run["id"] in str(file)
 
 
-def test_the_objects_of_a_day_that_expires_go_with_it(workspace, settings):
+def test_the_objects_of_an_expired_day_are_deleted(workspace, settings):
     ingest(workspace, wire_run(outputs=LARGE))
-    assert kept(settings)
+    assert list_objects(settings)
 
-    expiry.expire(datetime.now(UTC) + timedelta(days=500))
+    retention.expire_traces(datetime.now(UTC) + timedelta(days=500))
 
-    assert rows() == 0
-    assert kept(settings) == []
+    assert count_stored_runs() == 0
+    assert list_objects(settings) == []
 
 
 def test_nothing_is_stored_when_object_storage_fails(api, monkeypatch):
     def fail(*_):
         raise Unavailable("Object storage does not answer.")
 
-    monkeypatch.setattr(objects, "put", fail)
+    monkeypatch.setattr(object_storage, "put", fail)
 
     response = api.post("/runs/batch", {"post": [wire_run(outputs=LARGE), wire_run()]})
 
     assert response.status_code == 503
     assert response["Retry-After"] == "1"
-    assert rows() == 0
+    assert count_stored_runs() == 0
 
 
-def test_an_object_that_was_lost_does_not_keep_its_run_from_being_read(api, workspace, settings):
+def test_a_run_with_a_lost_object_is_readable(api, workspace, settings):
     run = wire_run(outputs=LARGE)
     ingest(workspace, run)
-    (file,) = kept(settings)
+    (file,) = list_objects(settings)
     file.unlink()
 
     response = api.get(f"/runs/{run['id']}")

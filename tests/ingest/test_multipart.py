@@ -17,11 +17,11 @@ from apps.tracing.models import Project
 from tests.factories.tracing import (
     MULTIPART,
     ProjectFactory,
-    begun,
-    ended,
-    form,
-    read,
-    rows,
+    count_stored_runs,
+    end_fields,
+    multipart_body,
+    read_run,
+    start_fields,
     wire_run,
 )
 
@@ -30,34 +30,37 @@ def test_anonymous_request_is_rejected(client, db):
     response = client.post("/runs/multipart", b"", content_type=MULTIPART)
 
     assert response.status_code == 401
-    assert rows() == 0
+    assert count_stored_runs() == 0
 
 
-def test_read_only_key_is_rejected(api_of, workspace):
+def test_read_only_key_is_rejected(make_api, workspace):
     run = wire_run()
 
-    response = api_of(workspace, "read").multipart(form((f"post.{run['id']}", run)))
+    response = make_api(workspace, "read").multipart(multipart_body((f"post.{run['id']}", run)))
 
     assert response.status_code == 403
-    assert rows() == 0
+    assert count_stored_runs() == 0
 
 
-def test_a_stranger_does_not_see_the_run(api, workspace, stranger):
+def test_another_workspace_does_not_see_the_run(api, workspace, other_workspace):
     run = wire_run()
 
-    assert api.multipart(form((f"post.{run['id']}", run))).status_code == 202
+    assert api.multipart(multipart_body((f"post.{run['id']}", run))).status_code == 202
 
-    assert read(workspace, run["id"]).row.name == "step"
-    assert run_store.existing(stranger.pk, [read(workspace, run["id"]).row.id]) == set()
+    assert read_run(workspace, run["id"]).row.name == "step"
+    assert (
+        run_store.find_existing_ids(other_workspace.pk, [read_run(workspace, run["id"]).row.id])
+        == set()
+    )
 
 
-def test_fields_of_their_own_are_put_together_in_any_order(api, workspace):
+def test_separate_fields_are_joined_in_any_order(api, workspace):
     run = wire_run(extra={"metadata": {"a": 1}, "runtime": {"sdk": "py"}}, tags=["x", "y"])
     name = f"post.{run['id']}"
     large = {field: run.pop(field) for field in ("inputs", "outputs", "extra")}
 
     response = api.multipart(
-        form(
+        multipart_body(
             (f"{name}.outputs", large["outputs"]),
             (f"{name}.extra", large["extra"]),
             (name, run),
@@ -66,7 +69,7 @@ def test_fields_of_their_own_are_put_together_in_any_order(api, workspace):
     )
 
     assert response.status_code == 202
-    stored = read(workspace, run["id"])
+    stored = read_run(workspace, run["id"])
     assert {payload: stored.value(payload) for payload in (Payload.INPUTS, Payload.OUTPUTS)} == {
         Payload.INPUTS: {"question": "why?"},
         Payload.OUTPUTS: {"answer": "because"},
@@ -95,10 +98,10 @@ def test_fields_of_their_own_are_put_together_in_any_order(api, workspace):
         "form-data; name*=utf-8''{name}",
     ],
 )
-def test_how_a_part_is_labelled_does_not_change_its_meaning(api, workspace, head, disposition):
+def test_a_part_is_read_with_any_form_of_its_headers(api, workspace, head, disposition):
     run = wire_run()
     content = json.dumps(run).encode()
-    body = form(
+    body = multipart_body(
         (
             disposition.format(name=f"post.{run['id']}"),
             content,
@@ -108,31 +111,31 @@ def test_how_a_part_is_labelled_does_not_change_its_meaning(api, workspace, head
 
     assert api.multipart(body).status_code == 202
 
-    assert read(workspace, run["id"]).row.name == "step"
+    assert read_run(workspace, run["id"]).row.name == "step"
 
 
-def test_zstd_in_several_frames_is_read_to_the_end(api, workspace):
+def test_zstd_of_several_frames_is_read_completely(api, workspace):
     first, second = wire_run(name="first"), wire_run(name="second")
-    body = form((f"post.{first['id']}", first), (f"post.{second['id']}", second))
+    body = multipart_body((f"post.{first['id']}", first), (f"post.{second['id']}", second))
     frames = b"".join(
-        zstandard.ZstdCompressor(write_content_size=False).compress(body[at : at + 300])
-        for at in range(0, len(body), 300)
+        zstandard.ZstdCompressor(write_content_size=False).compress(body[offset : offset + 300])
+        for offset in range(0, len(body), 300)
     )
 
     response = api.multipart(frames, **{"Content-Encoding": "zstd"})
 
     assert response.status_code == 202
-    assert read(workspace, second["id"]).row.name == "second"
+    assert read_run(workspace, second["id"]).row.name == "second"
 
 
-def test_gzip_of_several_members_is_read_to_the_end(api, workspace):
+def test_gzip_of_several_members_is_read_completely(api, workspace):
     run = wire_run()
-    body = form((f"post.{run['id']}", run))
+    body = multipart_body((f"post.{run['id']}", run))
     members = gzip.compress(body[:100]) + gzip.compress(body[100:])
 
     assert api.multipart(members, **{"Content-Encoding": "gzip"}).status_code == 202
 
-    assert read(workspace, run["id"]).row.name == "step"
+    assert read_run(workspace, run["id"]).row.name == "step"
 
 
 @pytest.mark.parametrize("encoding", ["zstd", "gzip", "deflate"])
@@ -150,57 +153,63 @@ def test_decompression_bomb_is_rejected(api, settings):
     assert api.multipart(bomb, **{"Content-Encoding": "zstd"}).status_code == 413
 
 
-def test_a_body_that_was_cut_off_stores_nothing(api):
+def test_a_truncated_body_stores_nothing(api):
     run = wire_run()
-    body = form((f"post.{run['id']}", run))
+    body = multipart_body((f"post.{run['id']}", run))
 
     response = api.multipart(body[:-10])
 
     assert response.status_code == 400
-    assert rows() == 0
+    assert count_stored_runs() == 0
 
 
 def test_an_update_in_the_same_body_is_merged(api, workspace):
     run = wire_run()
 
-    api.multipart(form((f"patch.{run['id']}", ended(run)), (f"post.{run['id']}", begun(run))))
+    api.multipart(
+        multipart_body(
+            (f"patch.{run['id']}", end_fields(run)), (f"post.{run['id']}", start_fields(run))
+        )
+    )
 
-    stored = read(workspace, run["id"])
+    stored = read_run(workspace, run["id"])
     assert stored.row.status == Status.SUCCESS
     assert stored.value(Payload.OUTPUTS) == {"answer": "because"}
-    assert rows() == 1
+    assert count_stored_runs() == 1
 
 
-def test_an_update_before_its_run_is_not_lost(api, workspace):
+def test_an_update_before_its_run_is_applied(api, workspace):
     run = wire_run(tags=["late"], events=[{"name": "new_token", "time": "2026-01-02T03:04:05Z"}])
-    api.multipart(form((f"patch.{run['id']}", ended(run))))
+    api.multipart(multipart_body((f"patch.{run['id']}", end_fields(run))))
 
     response = api.multipart(
-        form((f"post.{run['id']}", begun(run) | {"end_time": None, "outputs": None}))
+        multipart_body(
+            (f"post.{run['id']}", start_fields(run) | {"end_time": None, "outputs": None})
+        )
     )
 
     assert response.status_code == 202
-    stored = read(workspace, run["id"])
+    stored = read_run(workspace, run["id"])
     assert stored.row.name == "step"
     assert stored.row.end_time == datetime.fromisoformat(run["end_time"])
     assert stored.value(Payload.OUTPUTS) == {"answer": "because"}
     assert stored.value(Payload.INPUTS) == {"question": "why?"}
     assert stored.row.first_token_time == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-    assert rows() == 1
+    assert count_stored_runs() == 1
 
 
 def test_update_replaces_the_given_fields_and_keeps_the_others(api, workspace):
     run = wire_run(extra={"metadata": {"kept": 1, "changed": 1}, "runtime": {"sdk": "py"}})
-    api.multipart(form((f"post.{run['id']}", run)))
-    update = ended(run) | {
+    api.multipart(multipart_body((f"post.{run['id']}", run)))
+    update = end_fields(run) | {
         "outputs": {"answer": "no"},
         "error": "ValueError('x')",
         "extra": {"metadata": {"changed": 2}},
     }
 
-    api.multipart(form((f"patch.{run['id']}", update)))
+    api.multipart(multipart_body((f"patch.{run['id']}", update)))
 
-    stored = read(workspace, run["id"])
+    stored = read_run(workspace, run["id"])
     assert stored.value(Payload.OUTPUTS) == {"answer": "no"}
     assert stored.value(Payload.INPUTS) == {"question": "why?"}
     assert stored.value(Payload.ERROR) == "ValueError('x')"
@@ -211,38 +220,42 @@ def test_update_replaces_the_given_fields_and_keeps_the_others(api, workspace):
 
 def test_a_repeated_body_changes_nothing(api, workspace):
     run = wire_run()
-    body = form((f"post.{run['id']}", run))
+    body = multipart_body((f"post.{run['id']}", run))
     api.multipart(body)
-    before = read(workspace, run["id"])
+    before = read_run(workspace, run["id"])
 
     assert api.multipart(body).status_code == 202
 
-    assert read(workspace, run["id"]) == before
-    assert rows() == 1
+    assert read_run(workspace, run["id"]) == before
+    assert count_stored_runs() == 1
     stats = run_store.project_stats(workspace.pk, [before.row.project_id])
     assert stats[before.row.project_id].run_count == 1
 
 
 def test_the_same_id_in_two_projects_is_two_runs(api):
     run = wire_run(session_name="one")
-    api.multipart(form((f"post.{run['id']}", run)))
+    api.multipart(multipart_body((f"post.{run['id']}", run)))
 
-    api.multipart(form((f"post.{run['id']}", run | {"session_name": "two"})))
+    api.multipart(multipart_body((f"post.{run['id']}", run | {"session_name": "two"})))
 
-    assert rows() == 2
+    assert count_stored_runs() == 2
 
 
-def test_a_bad_run_does_not_cost_the_good_ones(api, workspace):
-    good, bad = wire_run(), wire_run(run_type="agent")
+def test_an_invalid_run_does_not_reject_the_valid_ones(api, workspace):
+    valid_run, invalid_run = wire_run(), wire_run(run_type="agent")
 
-    response = api.multipart(form((f"post.{bad['id']}", bad), (f"post.{good['id']}", good)))
+    response = api.multipart(
+        multipart_body(
+            (f"post.{invalid_run['id']}", invalid_run), (f"post.{valid_run['id']}", valid_run)
+        )
+    )
 
     assert response.status_code == 202
-    (refused,) = response.json()["errors"]
-    assert refused["id"] == bad["id"]
-    assert "run_type" in refused["detail"]
-    assert read(workspace, good["id"]).row.name == "step"
-    assert rows() == 1
+    (error,) = response.json()["errors"]
+    assert error["id"] == invalid_run["id"]
+    assert "run_type" in error["detail"]
+    assert read_run(workspace, valid_run["id"]).row.name == "step"
+    assert count_stored_runs() == 1
 
 
 @pytest.mark.parametrize(
@@ -263,29 +276,31 @@ def test_a_bad_run_does_not_cost_the_good_ones(api, workspace):
     ],
 )
 def test_invalid_part_is_rejected_with_its_reason(api, part, reason):
-    response = api.multipart(form(part))
+    response = api.multipart(multipart_body(part))
 
     assert response.status_code == 422
     body = response.json()
     assert body["code"] == "runs_refused"
     assert reason in body["detail"]
-    assert rows() == 0
+    assert count_stored_runs() == 0
 
 
-def test_a_dotted_order_that_contradicts_the_ids_answers_400(api):
+def test_a_dotted_order_that_contradicts_the_ids_is_rejected(api):
     run = wire_run()
 
-    response = api.multipart(form((f"post.{run['id']}", run | {"trace_id": str(uuid7())})))
+    response = api.multipart(
+        multipart_body((f"post.{run['id']}", run | {"trace_id": str(uuid7())}))
+    )
 
     assert response.status_code == 400
     assert response.json()["detail"].startswith("trace_id does not match first part")
-    assert rows() == 0
+    assert count_stored_runs() == 0
 
 
 def test_run_in_the_far_future_is_rejected(api):
     run = wire_run(start=datetime.now(UTC) + timedelta(days=3))
 
-    response = api.multipart(form((f"post.{run['id']}", run)))
+    response = api.multipart(multipart_body((f"post.{run['id']}", run)))
 
     assert response.status_code == 422
     assert "future" in response.json()["detail"]
@@ -294,9 +309,9 @@ def test_run_in_the_far_future_is_rejected(api):
 def test_old_run_is_stored_and_readable(api, workspace):
     run = wire_run(start=datetime(1999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC))
 
-    assert api.multipart(form((f"post.{run['id']}", run))).status_code == 202
+    assert api.multipart(multipart_body((f"post.{run['id']}", run))).status_code == 202
 
-    assert read(workspace, run["id"]).row.start_time.year == 1999
+    assert read_run(workspace, run["id"]).row.start_time.year == 1999
 
 
 @pytest.mark.parametrize(
@@ -311,15 +326,17 @@ def test_old_run_is_stored_and_readable(api, workspace):
     ],
 )
 @pytest.mark.parametrize("field", ["inputs", "outputs", "extra", "events", "serialized"])
-def test_values_that_others_choke_on_are_stored(api, workspace, field, text, value):
+def test_values_that_postgresql_rejects_are_stored_repaired(api, workspace, field, text, value):
     run = wire_run()
     run.pop(field, None)
 
-    response = api.multipart(form((f"post.{run['id']}", run), (f"post.{run['id']}.{field}", text)))
+    response = api.multipart(
+        multipart_body((f"post.{run['id']}", run), (f"post.{run['id']}.{field}", text))
+    )
 
     assert response.status_code == 202
     assert "errors" not in response.json()
-    assert read(workspace, run["id"]).value(Payload(field)) == value
+    assert read_run(workspace, run["id"]).value(Payload(field)) == value
     assert api.get(f"/runs/{run['id']}").status_code == 200
 
 
@@ -333,15 +350,17 @@ def test_values_that_others_choke_on_are_stored(api, workspace, field, text, val
         (b"NaN", None),
     ],
 )
-def test_metadata_that_jsonb_chokes_on_is_stored(api, workspace, text, value):
+def test_metadata_that_jsonb_rejects_is_stored_repaired(api, workspace, text, value):
     run = wire_run(session_name="m")
     extra = b'{"metadata": {"k": %b, "other": 1}}' % text
 
-    response = api.multipart(form((f"post.{run['id']}", run), (f"post.{run['id']}.extra", extra)))
+    response = api.multipart(
+        multipart_body((f"post.{run['id']}", run), (f"post.{run['id']}.extra", extra))
+    )
 
     assert response.status_code == 202
     assert "errors" not in response.json()
-    assert read(workspace, run["id"]).row.metadata == {"k": value, "other": 1}
+    assert read_run(workspace, run["id"]).row.metadata == {"k": value, "other": 1}
     assert api.get(f"/runs/{run['id']}").status_code == 200
 
 
@@ -352,43 +371,45 @@ def test_deeply_nested_value_is_rejected_or_stored_without_server_error(api):
         for field in (b"inputs", b"extra", b"events"):
             text = b'{"metadata":{"a":%b}}' % deep if field == b"extra" else deep
             name = f"post.{run['id']}"
-            response = api.multipart(form((name, run), (f"{name}.{field.decode()}", text)))
+            response = api.multipart(
+                multipart_body((name, run), (f"{name}.{field.decode()}", text))
+            )
             assert response.status_code in {202, 422}, (depth, field)
 
 
 def test_names_and_tags_with_nul_are_stored(api, workspace):
     run = wire_run(name="a\0b", tags=["x\0", 'with "quotes" and \\'], session_name="p\0")
 
-    assert api.multipart(form((f"post.{run['id']}", run))).status_code == 202
-    assert api.multipart(form((f"patch.{run['id']}", run))).status_code == 202
+    assert api.multipart(multipart_body((f"post.{run['id']}", run))).status_code == 202
+    assert api.multipart(multipart_body((f"patch.{run['id']}", run))).status_code == 202
 
-    row = read(workspace, run["id"]).row
+    row = read_run(workspace, run["id"]).row
     assert row.name == "a\ufffdb"
     assert row.tags == ["x\ufffd", 'with "quotes" and \\']
 
 
-def test_two_requests_name_the_same_new_project(api, workspace):
+def test_two_requests_with_the_same_new_project_create_one(api, workspace):
     for _ in range(2):
         run = wire_run(session_name="new")
-        api.multipart(form((f"post.{run['id']}", run)))
+        api.multipart(multipart_body((f"post.{run['id']}", run)))
 
     assert Project.objects.for_workspace(workspace).filter(name="new").count() == 1
 
 
-def test_a_project_of_another_workspace_refuses_the_run(api, stranger):
-    theirs = ProjectFactory(workspace=stranger)
-    run = wire_run(session_id=str(theirs.pk))
+def test_a_run_for_a_project_of_another_workspace_is_rejected(api, other_workspace):
+    foreign_project = ProjectFactory(workspace=other_workspace)
+    run = wire_run(session_id=str(foreign_project.pk))
 
-    response = api.multipart(form((f"post.{run['id']}", run)))
+    response = api.multipart(multipart_body((f"post.{run['id']}", run)))
 
     assert response.status_code == 422
     assert response.json()["detail"] == "No such project."
-    assert rows() == 0
+    assert count_stored_runs() == 0
 
 
 def test_feedback_is_stored_once_even_before_its_run(api, workspace):
     feedback_id, run_id = str(uuid7()), str(uuid7())
-    body = form(
+    body = multipart_body(
         (
             f"feedback.{feedback_id}",
             {"key": "good", "score": True, "run_id": run_id, "trace_id": run_id, "comment": "\0"},
@@ -403,7 +424,7 @@ def test_feedback_is_stored_once_even_before_its_run(api, workspace):
     assert feedback.comment == "\ufffd"
 
 
-def test_tokens_and_costs_are_taken_from_usage_metadata(api, workspace):
+def test_tokens_and_costs_are_read_from_usage_metadata(api, workspace):
     outputs = {
         "usage_metadata": {
             "input_tokens": 10,
@@ -416,9 +437,9 @@ def test_tokens_and_costs_are_taken_from_usage_metadata(api, workspace):
     }
     run = wire_run(run_type="llm", outputs=outputs)
 
-    api.multipart(form((f"post.{run['id']}", run)))
+    api.multipart(multipart_body((f"post.{run['id']}", run)))
 
-    usage = read(workspace, run["id"]).row.usage
+    usage = read_run(workspace, run["id"]).row.usage
     assert (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens) == (10, 5, 15)
     assert usage.total_cost == Decimal("0.000003")
     assert usage.details == {"prompt_token_details": {"cache_read": 3}}

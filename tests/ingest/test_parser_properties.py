@@ -1,4 +1,4 @@
-"""Whatever comes: stored, or refused in the one error shape. Never a failure of ours."""
+"""Any input is stored or rejected in the common error shape, without a server error."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from apps.core.errors import InvalidCursor
 from apps.core.ids import uuid7
 from apps.core.json import loads
 from apps.ingest.errors import BadBody
 from apps.ingest.multipart import parse_boundary, parse_part, split_parts
-from apps.ingest.previews import MAX_PREVIEW_LENGTH, preview
+from apps.ingest.previews import MAX_PREVIEW_LENGTH, build_preview
 from apps.ingest.token_usage import usage_columns
 from apps.trace_store import cursors
 from apps.trace_store.dotted_order import InvalidDottedOrder, format_segment, parse_position
-from apps.trace_store.errors import InvalidCursor
 from apps.trace_store.json_repair import repair
-from tests.factories.tracing import BOUNDARY, form, wire_run
+from tests.factories.tracing import BOUNDARY, multipart_body, wire_run
+
+pytestmark = pytest.mark.exhaustive
 
 JSON = st.recursive(
     st.none()
@@ -38,23 +40,25 @@ FIELDS = st.sampled_from(
         *("dotted_order", "session_id", "session_name", "reference_example_id"),
     ]
 )
-MOMENTS = st.datetimes(datetime.fromisoformat("1900-01-01"), datetime.fromisoformat("8999-12-31"))
-LIMITED = settings(
+TIMESTAMPS = st.datetimes(
+    datetime.fromisoformat("1900-01-01"), datetime.fromisoformat("8999-12-31")
+)
+PROPERTY_SETTINGS = settings(
     deadline=None,
     max_examples=150,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 
 
-def told(response):
+def check_response(response):
     assert response.status_code in {202, 400, 413, 422}, response.content
     if response.status_code >= 400:
         assert set(response.json()) == {"detail", "code", "errors"}
 
 
-@LIMITED
+@PROPERTY_SETTINGS
 @given(st.binary(max_size=400), st.text("abc-'\"=; ", min_size=1, max_size=12))
-def test_the_parser_takes_any_bytes(body, boundary):
+def test_the_parser_accepts_or_rejects_any_bytes(body, boundary):
     try:
         for raw_part in split_parts(
             body, parse_boundary(f'multipart/form-data; boundary="{boundary}"')
@@ -65,50 +69,56 @@ def test_the_parser_takes_any_bytes(body, boundary):
         pass
 
 
-@LIMITED
+@PROPERTY_SETTINGS
 @given(st.lists(st.tuples(st.text("ab.é;=\\ ", min_size=1), st.binary(max_size=50)), min_size=1))
-def test_parts_come_out_as_they_went_in(pieces):
-    pieces = [(name, data) for name, data in pieces if f"--{BOUNDARY}".encode() not in data]
-    body = form(*((n.replace("\\", "\\\\"), d, "Content-Type: text/plain") for n, d in pieces))
+def test_parts_are_parsed_back_to_their_names_and_contents(named_contents):
+    named_contents = [
+        (name, data) for name, data in named_contents if f"--{BOUNDARY}".encode() not in data
+    ]
+    body = multipart_body(
+        *((n.replace("\\", "\\\\"), d, "Content-Type: text/plain") for n, d in named_contents)
+    )
 
-    if pieces:
+    if named_contents:
         parts = map(parse_part, split_parts(body, BOUNDARY.encode()))
         pairs = [(part.name, part.content) for part in parts]
-        assert pairs == pieces
+        assert pairs == named_contents
 
 
-@LIMITED
+@PROPERTY_SETTINGS
 @given(data=st.data())
-def test_a_body_with_flipped_bytes_is_answered(api, data):
+def test_a_body_with_flipped_bytes_is_no_server_error(api, data):
     run = wire_run()
-    body = bytearray(form((f"post.{run['id']}", run), (f"post.{run['id']}.inputs", {"a": 1})))
+    body = bytearray(
+        multipart_body((f"post.{run['id']}", run), (f"post.{run['id']}.inputs", {"a": 1}))
+    )
     for _ in range(data.draw(st.integers(1, 4))):
         body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
 
-    told(api.multipart(bytes(body)))
+    check_response(api.multipart(bytes(body)))
 
 
-@LIMITED
+@PROPERTY_SETTINGS
 @given(changes=st.dictionaries(FIELDS, JSON, min_size=1, max_size=4))
-def test_a_run_with_any_values_is_answered(api, changes):
-    told(api.post("/runs/batch", json.dumps({"post": [wire_run() | changes]})))
-    told(api.post("/runs/batch", json.dumps({"patch": [wire_run() | changes]})))
+def test_a_run_with_any_values_is_no_server_error(api, changes):
+    check_response(api.post("/runs/batch", json.dumps({"post": [wire_run() | changes]})))
+    check_response(api.post("/runs/batch", json.dumps({"patch": [wire_run() | changes]})))
 
 
-@LIMITED
+@PROPERTY_SETTINGS
 @given(body=JSON)
-def test_any_json_is_answered(api, body):
+def test_any_json_is_no_server_error(api, body):
     text = json.dumps(body)
 
     for path in ("/runs/batch", "/runs"):
-        told(api.post(path, text))
+        check_response(api.post(path, text))
     run_id = uuid7()
-    told(api.patch(f"/runs/{run_id}", text))
-    told(api.multipart(form((f"post.{run_id}", text.encode()))))
-    told(api.multipart(form((f"feedback.{run_id}", text.encode()))))
+    check_response(api.patch(f"/runs/{run_id}", text))
+    check_response(api.multipart(multipart_body((f"post.{run_id}", text.encode()))))
+    check_response(api.multipart(multipart_body((f"feedback.{run_id}", text.encode()))))
 
 
-@LIMITED
+@PROPERTY_SETTINGS
 @given(changes=st.dictionaries(FIELDS, JSON, max_size=3))
 def test_accepted_run_can_be_read(api, changes):
     run = wire_run() | changes
@@ -121,52 +131,52 @@ def test_accepted_run_can_be_read(api, changes):
         assert stored["id"] == run["id"]
 
 
-@LIMITED
+@PROPERTY_SETTINGS
 @given(st.text(max_size=200))
 def test_any_dotted_order_is_parsed_or_rejected(text):
     with suppress(InvalidDottedOrder):
         parse_position(text, run_id=uuid7())
 
 
-@LIMITED
-@given(MOMENTS, st.uuids())
-def test_a_segment_is_read_back(moment, run_id):
-    place = parse_position(format_segment(moment, run_id), run_id=run_id)
+@PROPERTY_SETTINGS
+@given(TIMESTAMPS, st.uuids())
+def test_a_segment_is_parsed_back(timestamp, run_id):
+    position = parse_position(format_segment(timestamp, run_id), run_id=run_id)
 
-    assert place.partition_time.replace(tzinfo=None) == moment
-    assert place.trace_id == run_id
+    assert position.partition_time.replace(tzinfo=None) == timestamp
+    assert position.trace_id == run_id
 
 
 @pytest.mark.parametrize(
-    "above",
+    "invalid_time",
     ["X" * 22, "00010101T000000000000Z", "99991231T235959999999Z", "20261301T000000000000Z"],
 )
-def test_invalid_time_of_an_ancestor_is_rejected(above):
+def test_invalid_time_of_an_ancestor_is_rejected(invalid_time):
     trace_id, parent_id, run_id = uuid7(), uuid7(), uuid7()
-    good = "20260101T000000000000Z"
+    valid_time = "20260101T000000000000Z"
 
-    for first, second in ((above, good), (good, above)):
-        text = f"{first}{trace_id}.{second}{parent_id}.{good}{run_id}"
+    for first, second in ((invalid_time, valid_time), (valid_time, invalid_time)):
+        text = f"{first}{trace_id}.{second}{parent_id}.{valid_time}{run_id}"
         with pytest.raises(InvalidDottedOrder):
             parse_position(text, run_id=run_id, trace_id=trace_id, parent_run_id=parent_id)
 
 
-@LIMITED
+@PROPERTY_SETTINGS
 @given(st.datetimes(), st.uuids())
-def test_a_cursor_is_read_back(moment, run_id):
-    moment = moment.replace(tzinfo=UTC)
+def test_a_cursor_is_decoded_back(timestamp, run_id):
+    timestamp = timestamp.replace(tzinfo=UTC)
 
-    assert cursors.decode_cursor(cursors.encode_cursor(moment, run_id)) == (moment, run_id)
+    assert cursors.decode_cursor(cursors.encode_cursor(timestamp, run_id)) == (timestamp, run_id)
 
 
-@LIMITED
+@PROPERTY_SETTINGS
 @given(st.text(max_size=60))
 def test_foreign_cursor_is_rejected(text):
     with suppress(InvalidCursor):
         cursors.decode_cursor(text)
 
 
-@LIMITED
+@PROPERTY_SETTINGS
 @given(JSON)
 def test_repaired_json_is_strict(value):
     text = json.dumps(value)
@@ -176,19 +186,19 @@ def test_repaired_json_is_strict(value):
     json.loads(repaired.decode(), parse_constant=pytest.fail)
 
 
-@LIMITED
+@PROPERTY_SETTINGS
 @given(JSON)
 def test_previews_are_short_lines(value):
-    line = preview(loads(repair(json.dumps(value).encode())))
+    line = build_preview(loads(repair(json.dumps(value).encode())))
 
     assert line is None or (
         len(line) <= MAX_PREVIEW_LENGTH and "\n" not in line and "\x00" not in line
     )
 
 
-@LIMITED
+@PROPERTY_SETTINGS
 @given(JSON, JSON)
-def test_usage_is_numbers_or_nothing(outputs, metadata):
+def test_usage_columns_have_values(outputs, metadata):
     candidate = {"usage_metadata": outputs, "usage": metadata, "generations": [[outputs]]}
 
     columns = usage_columns("llm", candidate, metadata if isinstance(metadata, dict) else None)

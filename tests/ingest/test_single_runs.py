@@ -12,9 +12,9 @@ from apps.ingest.models import DeferredOperation
 from apps.ingest.services import maintenance
 from apps.trace_store import Payload, Status
 from apps.tracing.models import Project
-from tests.factories.tracing import ingest, read, rows, stored_run, wire_run
+from tests.factories.tracing import count_stored_runs, ingest, read_run, stored_run, wire_run
 
-SOON = {"end_time": "2026-01-02T03:04:06Z", "outputs": {"answer": "because"}}
+UPDATE = {"end_time": "2026-01-02T03:04:06Z", "outputs": {"answer": "because"}}
 
 
 @pytest.mark.parametrize("method", ["post", "patch"])
@@ -24,30 +24,32 @@ def test_anonymous_request_is_rejected(client, db, method):
     assert getattr(client, method)(path, {}, content_type="application/json").status_code == 401
 
 
-def test_read_only_key_is_rejected(api_of, workspace):
-    reader = api_of(workspace, "read")
+def test_read_only_key_is_rejected(make_api, workspace):
+    reader = make_api(workspace, "read")
 
     assert reader.post("/runs", wire_run()).status_code == 403
-    assert reader.patch(f"/runs/{uuid7()}", SOON).status_code == 403
-    assert rows() == 0
+    assert reader.patch(f"/runs/{uuid7()}", UPDATE).status_code == 403
+    assert count_stored_runs() == 0
     assert not DeferredOperation.objects.for_workspace(workspace).exists()
 
 
-def test_a_strangers_update_does_not_reach_the_run(api_of, workspace, stranger):
+def test_an_update_of_another_workspace_does_not_change_the_run(
+    make_api, workspace, other_workspace
+):
     run_id = stored_run(workspace)
-    before = read(workspace, run_id)
+    before = read_run(workspace, run_id)
 
-    response = api_of(stranger).patch(f"/runs/{run_id}", {"outputs": {"answer": "stolen"}})
+    response = make_api(other_workspace).patch(f"/runs/{run_id}", {"outputs": {"answer": "stolen"}})
 
     assert response.status_code == 202  # as for any run that is not stored yet
-    assert read(workspace, run_id) == before
+    assert read_run(workspace, run_id) == before
 
 
 def test_run_without_id_or_position_gets_both(api, workspace):
     response = api.post("/runs", {"name": "x", "run_type": "chain", "inputs": {"a": 1}})
 
     assert response.status_code == 202
-    row = read(workspace, response.json()["id"]).row
+    row = read_run(workspace, response.json()["id"]).row
     assert row.trace_id == row.id
     assert row.is_root
     assert row.status == Status.PENDING
@@ -60,9 +62,11 @@ def test_a_time_without_a_zone_is_utc_and_a_number_is_milliseconds(api, workspac
     )
     number = api.post("/runs", {"name": "x", "run_type": "llm", "start_time": 1767323045250})
 
-    at = [read(workspace, r.json()["id"]).row.start_time for r in (naive, number)]
-    assert at[0] == datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
-    assert at[1] == datetime(2026, 1, 2, 3, 4, 5, 250_000, tzinfo=UTC)
+    start_times = [
+        read_run(workspace, response.json()["id"]).row.start_time for response in (naive, number)
+    ]
+    assert start_times[0] == datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
+    assert start_times[1] == datetime(2026, 1, 2, 3, 4, 5, 250_000, tzinfo=UTC)
 
 
 def test_repeat_without_position_does_not_create_a_second_run(api):
@@ -71,28 +75,28 @@ def test_repeat_without_position_does_not_create_a_second_run(api):
     for _ in range(2):
         assert api.post("/runs", body).status_code == 202
 
-    assert rows() == 1
+    assert count_stored_runs() == 1
 
 
-def test_a_bare_update_finds_its_run(api, workspace):
+def test_an_update_without_position_finds_its_run(api, workspace):
     run = wire_run(end_time=None, outputs=None, session_name="somewhere")
     ingest(workspace, run)
 
-    assert api.patch(f"/runs/{run['id']}", SOON).status_code == 202
+    assert api.patch(f"/runs/{run['id']}", UPDATE).status_code == 202
 
-    stored = read(workspace, run["id"])
+    stored = read_run(workspace, run["id"])
     assert stored.value(Payload.OUTPUTS) == {"answer": "because"}
-    assert rows() == 1
+    assert count_stored_runs() == 1
 
 
 def test_update_without_position_is_deferred_until_its_run_is_stored(api, workspace):
     run = wire_run(end_time=None, outputs=None)
 
-    assert api.patch(f"/runs/{run['id']}", SOON).status_code == 202
-    assert rows() == 0
+    assert api.patch(f"/runs/{run['id']}", UPDATE).status_code == 202
+    assert count_stored_runs() == 0
     assert api.post("/runs", run).status_code == 202
 
-    stored = read(workspace, run["id"])
+    stored = read_run(workspace, run["id"])
     assert stored.row.status == Status.SUCCESS
     assert stored.value(Payload.OUTPUTS) == {"answer": "because"}
     assert not DeferredOperation.objects.for_workspace(workspace).exists()
@@ -108,39 +112,39 @@ def test_child_is_deferred_until_its_parent_is_stored(api, workspace):
     api.post(
         "/runs", {"id": child_id, "parent_run_id": parent["id"], "name": "c", "run_type": "tool"}
     )
-    assert rows() == 0
+    assert count_stored_runs() == 0
 
     api.post("/runs", parent)
 
-    assert rows() == 3
-    assert read(workspace, grandchild_id).row.parent_run_ids == [
+    assert count_stored_runs() == 3
+    assert read_run(workspace, grandchild_id).row.parent_run_ids == [
         UUID(parent["id"]),
         UUID(child_id),
     ]
 
 
-def test_deferred_operation_ignores_runs_of_another_workspace(api_of, workspace, stranger):
+def test_deferred_operation_ignores_runs_of_another_workspace(make_api, workspace, other_workspace):
     run = wire_run()
-    api_of(stranger).patch(f"/runs/{run['id']}", {"outputs": {"answer": "planted"}})
+    make_api(other_workspace).patch(f"/runs/{run['id']}", {"outputs": {"answer": "planted"}})
 
-    api_of(workspace).post("/runs", run)
+    make_api(workspace).post("/runs", run)
 
-    assert read(workspace, run["id"]).value(Payload.OUTPUTS) == {"answer": "because"}
-    assert DeferredOperation.objects.for_workspace(stranger).count() == 1
+    assert read_run(workspace, run["id"]).value(Payload.OUTPUTS) == {"answer": "because"}
+    assert DeferredOperation.objects.for_workspace(other_workspace).count() == 1
 
 
 def test_deferred_update_is_retried_when_its_run_exists(workspace, api, time_machine):
     run = wire_run(end_time=None, outputs=None)
-    api.patch(f"/runs/{run['id']}", SOON)
-    (held,) = DeferredOperation.objects.for_workspace(workspace)
+    api.patch(f"/runs/{run['id']}", UPDATE)
+    (deferred,) = DeferredOperation.objects.for_workspace(workspace)
     DeferredOperation.objects.for_workspace(workspace).delete()
     ingest(workspace, run)
-    held.save(force_insert=True)  # as if both had committed in the same moment
+    deferred.save(force_insert=True)  # as if both had been committed at the same time
     time_machine.move_to(datetime.now(UTC) + timedelta(seconds=10))
 
     maintenance.retry_deferred_operations()
 
-    assert read(workspace, run["id"]).row.status == Status.SUCCESS
+    assert read_run(workspace, run["id"]).row.status == Status.SUCCESS
     assert not DeferredOperation.objects.for_workspace(workspace).exists()
 
 
@@ -154,8 +158,85 @@ def test_child_without_parent_becomes_a_root(workspace, api, time_machine):
     maintenance.retry_deferred_operations()
     maintenance.retry_deferred_operations()
 
-    assert read(workspace, child_id).row.is_root
-    assert rows() == 1
+    assert read_run(workspace, child_id).row.is_root
+    assert count_stored_runs() == 1
+
+
+def test_updates_of_missing_runs_do_not_delay_other_deferred_operations(
+    workspace, api, time_machine, monkeypatch
+):
+    monkeypatch.setattr(maintenance, "_BATCH_SIZE", 2)
+    for _ in range(5):
+        api.patch(f"/runs/{uuid7()}", UPDATE)
+    run = wire_run(end_time=None, outputs=None)
+    api.patch(f"/runs/{run['id']}", UPDATE)
+    deferred_operations = DeferredOperation.objects.for_workspace(workspace)
+    update = deferred_operations.get(run_id=run["id"])
+    update.delete()
+    ingest(workspace, run)
+    update.save(force_insert=True)  # as if both had been committed at the same time
+    orphan_id = str(uuid7())
+    orphan = {"id": orphan_id, "parent_run_id": str(uuid7()), "name": "c", "run_type": "tool"}
+    api.post("/runs", orphan)
+    time_machine.move_to(datetime.now(UTC) + timedelta(minutes=16))
+
+    maintenance.retry_deferred_operations()
+
+    assert read_run(workspace, run["id"]).row.status == Status.SUCCESS
+    assert read_run(workspace, orphan_id).row.is_root
+    assert deferred_operations.count() == 5
+
+
+@pytest.mark.parametrize("is_child_first", [False, True])
+def test_children_of_an_orphan_stay_below_it(workspace, api, time_machine, is_child_first):
+    orphan_id, child_id = str(uuid7()), str(uuid7())
+    orphan = {"id": orphan_id, "parent_run_id": str(uuid7()), "name": "o", "run_type": "chain"}
+    child = {"id": child_id, "parent_run_id": orphan_id, "name": "c", "run_type": "tool"}
+    for run in (child, orphan) if is_child_first else (orphan, child):
+        api.post("/runs", run)
+    time_machine.move_to(datetime.now(UTC) + timedelta(minutes=16))
+
+    maintenance.retry_deferred_operations()
+
+    assert read_run(workspace, orphan_id).row.is_root
+    assert read_run(workspace, child_id).row.parent_run_ids == [UUID(orphan_id)]
+
+
+def test_orphan_whose_project_is_deleted_is_counted_as_rejected(workspace, api, time_machine):
+    project = Project(workspace=workspace, name="gone")
+    project.save()
+    orphan = {
+        "id": str(uuid7()),
+        "parent_run_id": str(uuid7()),
+        "name": "o",
+        "run_type": "chain",
+        "session_id": str(project.pk),
+    }
+    assert api.post("/runs", orphan).status_code == 202
+    project.delete()
+    time_machine.move_to(datetime.now(UTC) + timedelta(minutes=16))
+
+    maintenance.retry_deferred_operations()
+
+    log = api.get("/v1/platform/ingest-log").json()
+    assert (log["hours"][0]["reasons"], log["waiting"]) == ({"no_project": 1}, 0)
+
+
+def test_an_operation_that_is_deferred_again_keeps_its_age(workspace, api, time_machine):
+    parent_id, child_id = str(uuid7()), str(uuid7())
+    project = Project(workspace=workspace, name="gone")
+    project.save()
+    child = {"id": child_id, "parent_run_id": parent_id, "name": "c", "run_type": "tool"}
+    api.post("/runs", child | {"session_id": str(project.pk)})
+    api.patch(f"/runs/{child_id}", UPDATE)
+    update = DeferredOperation.objects.for_workspace(workspace).get(is_update=True)
+    project.delete()
+    time_machine.move_to(datetime.now(UTC) + timedelta(minutes=16))
+
+    maintenance.retry_deferred_operations()  # rejects the child, for which the update waits
+
+    (deferred,) = DeferredOperation.objects.for_workspace(workspace)
+    assert (deferred.run_id, deferred.created_at) == (UUID(child_id), update.created_at)
 
 
 def test_unknown_run_type_is_rejected(api):
@@ -173,4 +254,4 @@ def test_root_with_another_trace_id_is_rejected(api):
 
     assert response.status_code == 400
     assert response.json()["code"] == "dotted_order_refused"
-    assert rows() == 0
+    assert count_stored_runs() == 0

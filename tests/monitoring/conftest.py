@@ -1,3 +1,3 @@
-from tests.tracing.conftest import api, api_of, objects, stranger, workspace
+from tests.tracing.conftest import api, make_api, objects, other_workspace, page, workspace
 
-__all__ = ["api", "api_of", "objects", "stranger", "workspace"]
+__all__ = ["api", "make_api", "objects", "other_workspace", "page", "workspace"]

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from apps.core import errors
-from apps.monitoring.buckets import Stride, edges
+from apps.monitoring.buckets import Stride, bucket_edges
 
 
 def utc(*parts: int) -> datetime:
@@ -17,7 +17,9 @@ def utc(*parts: int) -> datetime:
 
 
 def test_day_buckets_begin_at_midnight_of_the_time_zone():
-    bounds = edges(utc(2026, 1, 10, 3), utc(2026, 1, 11, 20), Stride(1), ZoneInfo("Asia/Kolkata"))
+    bounds = bucket_edges(
+        utc(2026, 1, 10, 3), utc(2026, 1, 11, 20), Stride(1), ZoneInfo("Asia/Kolkata")
+    )
 
     assert bounds == [
         utc(2026, 1, 9, 18, 30),
@@ -30,7 +32,7 @@ def test_day_buckets_begin_at_midnight_of_the_time_zone():
 def test_day_on_which_clocks_go_forward_has_23_hours():
     zone = ZoneInfo("Europe/Berlin")
 
-    bounds = edges(utc(2026, 3, 28, 0), utc(2026, 3, 30, 12), Stride(1), zone)
+    bounds = bucket_edges(utc(2026, 3, 28, 0), utc(2026, 3, 30, 12), Stride(1), zone)
 
     assert [end - begin for begin, end in itertools.pairwise(bounds)] == [
         timedelta(hours=24),
@@ -42,8 +44,8 @@ def test_day_on_which_clocks_go_forward_has_23_hours():
 def test_hour_buckets_stay_one_hour_when_clocks_go_back():
     zone = ZoneInfo("Europe/Berlin")
 
-    bounds = edges(
-        utc(2026, 10, 24, 22), utc(2026, 10, 25, 23), Stride(rest=timedelta(hours=1)), zone
+    bounds = bucket_edges(
+        utc(2026, 10, 24, 22), utc(2026, 10, 25, 23), Stride(duration=timedelta(hours=1)), zone
     )
 
     assert len(bounds) == 26
@@ -51,10 +53,10 @@ def test_hour_buckets_stay_one_hour_when_clocks_go_back():
 
 
 def test_hour_buckets_restart_at_midnight():
-    bounds = edges(
+    bounds = bucket_edges(
         utc(2026, 1, 10, 22, 30),
         utc(2026, 1, 11, 6),
-        Stride(rest=timedelta(hours=5)),
+        Stride(duration=timedelta(hours=5)),
         ZoneInfo("UTC"),
     )
 
@@ -68,4 +70,6 @@ def test_hour_buckets_restart_at_midnight():
 
 def test_more_than_2000_buckets_are_rejected():
     with pytest.raises(errors.Invalid, match="more than 2000 points per series"):
-        edges(utc(2020, 1, 1), utc(2026, 1, 1), Stride(rest=timedelta(minutes=1)), ZoneInfo("UTC"))
+        bucket_edges(
+            utc(2020, 1, 1), utc(2026, 1, 1), Stride(duration=timedelta(minutes=1)), ZoneInfo("UTC")
+        )

@@ -17,7 +17,7 @@ from tests.factories.organizations import (
 
 
 @pytest.fixture(autouse=True)
-def nothing_cached() -> None:
+def clear_cache() -> None:
     keys.clear_cache()
 
 
@@ -47,14 +47,14 @@ def admin(organization: Organization) -> User:
 
 @pytest.fixture
 def member(workspace: Workspace) -> User:
-    """Of the organization, and an editor of the workspace."""
+    """A member of the organization and editor of the workspace."""
     return WorkspaceMembershipFactory(workspace=workspace, user__email="member@example.com").user
 
 
 @pytest.fixture
 def outsider() -> User:
-    """An owner elsewhere."""
-    workspace = WorkspaceFactory(name="RedisUnavailable", organization__name="Elsewhere")
+    """An owner of another organization."""
+    workspace = WorkspaceFactory(name="Away", organization__name="Elsewhere")
     return MembershipFactory(
         organization=workspace.organization,
         user=UserFactory(email="outsider@example.com"),

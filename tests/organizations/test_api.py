@@ -27,7 +27,7 @@ VIEWER = str(system_role(Level.WORKSPACE, "viewer").id)
 EDITOR = str(system_role(Level.WORKSPACE, "editor").id)
 
 
-def by_key(secret, method, path, body=None, **headers):
+def request_with_key(secret, method, path, body=None, **headers):
     extra = {} if body is None else {"data": body, "content_type": "application/json"}
     headers = {"X-Api-Key": secret, **headers}
     return getattr(Client(), method)(path, headers=headers, **extra)
@@ -39,13 +39,13 @@ class TestWorkspaces:
     ):
         other = WorkspaceFactory(organization=organization, name="Other")
 
-        def names(user):
+        def list_names(user):
             body = JsonClient(user)("get", "/workspaces").json()
             return [(row["display_name"], row["role_name"]) for row in body]
 
-        assert names(owner) == [("Home", "Admin"), ("Other", "Admin")]
-        assert names(member) == [("Home", "Editor")]
-        body = by_key(key_for(other), "get", "/tenants").json()
+        assert list_names(owner) == [("Home", "Admin"), ("Other", "Admin")]
+        assert list_names(member) == [("Home", "Editor")]
+        body = request_with_key(key_for(other), "get", "/tenants").json()
         assert [row["id"] for row in body] == [str(other.pk)]
 
     def test_workspace_json_has_the_fields_of_the_api(self, workspace, member):
@@ -66,8 +66,8 @@ class TestWorkspaces:
         assert (workspace.organization, workspace.handle) == (organization, "new")
         projects = Project.objects.for_workspace(workspace)
         assert list(projects.values_list("name", flat=True)) == ["default"]
-        there = JsonClient(owner, **{"X-Tenant-Id": str(workspace.pk)})
-        keys = there("get", "/workspaces/current/tag-keys").json()
+        new_workspace_client = JsonClient(owner, **{"X-Tenant-Id": str(workspace.pk)})
+        keys = new_workspace_client("get", "/workspaces/current/tag-keys").json()
         assert [key["key"] for key in keys] == ["Application", "Environment"]
 
     def test_repeated_creation_with_the_same_id_returns_the_same_workspace(
@@ -108,14 +108,14 @@ class TestWorkspaces:
         WorkspaceFactory(organization=organization, name="Other")
         project = ensure_project(workspace.pk, "mine")
         secret = key_for(workspace)
-        _, wide = issue_key(organization=organization, name="wide", scopes=["admin"])
+        _, organization_key = issue_key(organization=organization, name="wide", scopes=["admin"])
 
         assert client_for(owner)("delete", f"/workspaces/{workspace.pk}").status_code == 204
 
-        here = {"X-Tenant-Id": str(workspace.pk)}
-        assert by_key(secret, "get", "/sessions").status_code == 401
-        assert by_key(wide, "get", "/sessions", **here).status_code == 403
-        assert JsonClient(owner, **here)("get", "/sessions").status_code == 404
+        headers = {"X-Tenant-Id": str(workspace.pk)}
+        assert request_with_key(secret, "get", "/sessions").status_code == 401
+        assert request_with_key(organization_key, "get", "/sessions", **headers).status_code == 403
+        assert JsonClient(owner, **headers)("get", "/sessions").status_code == 404
         assert client_for(owner)("get", f"/workspaces/{workspace.pk}").status_code == 404
         assert Project.unscoped.get(pk=project.pk).deleted_at is not None
         listed = JsonClient(owner)("get", "/workspaces?include_deleted=true").json()
@@ -130,9 +130,11 @@ class TestWorkspaces:
         assert (response.status_code, response.json()["code"]) == (409, "last_workspace")
         assert not Workspace.objects.get().is_deleted
 
-    def test_settings_and_handle(self, workspace, owner, member, client_for):
-        before = client_for(member)("get", "/settings").json()
-        assert (before["id"], before["tenant_handle"]) == (str(workspace.pk), None)
+    def test_the_handle_of_a_workspace_is_changed_by_owners_only(
+        self, workspace, owner, member, client_for
+    ):
+        settings = client_for(member)("get", "/settings").json()
+        assert (settings["id"], settings["tenant_handle"]) == (str(workspace.pk), None)
 
         path, body = "/settings/handle", {"tenant_handle": "acme"}
         assert client_for(member)("post", path, body).status_code == 403
@@ -149,16 +151,33 @@ class TestMembers:
         body = client_for(member)("get", self.PATH).json()
 
         assert body["tenant_id"] == str(workspace.pk)
-        (row,) = body["members"]
-        assert (row["email"], row["role_name"], row["org_role_name"]) == (
-            "member@example.com",
-            "Editor",
-            "Organization User",
-        )
-        (waiting,) = body["pending"]
-        assert (waiting["email"], waiting["workspace_role_id"]) == ("new@example.com", VIEWER)
+        assert [
+            (row["email"], row["role_name"], row["org_role_name"], row["access_scope"])
+            for row in body["members"]
+        ] == [
+            ("member@example.com", "Editor", "Organization User", "workspace"),
+            ("owner@example.com", "Admin", "Organization Owner", "organization"),
+        ]
+        (invitation,) = body["pending"]
+        assert (invitation["email"], invitation["workspace_role_id"]) == ("new@example.com", VIEWER)
         assert client_for(member)("get", f"{self.PATH}/active").json() == body["members"]
         assert client_for(member)("get", f"{self.PATH}/pending").json() == body["pending"]
+
+    def test_the_access_of_an_administrator_of_all_workspaces_is_not_changed_here(
+        self, workspace, owner, member, client_for
+    ):
+        (row,) = [
+            row
+            for row in client_for(member)("get", self.PATH).json()["members"]
+            if row["email"] == "owner@example.com"
+        ]
+        path = f"{self.PATH}/{row['id']}"
+
+        assert client_for(owner)("delete", path).status_code == 409
+        assert client_for(owner)("patch", path, {"role_id": VIEWER}).status_code == 409
+        assert client_for(member)("get", f"{self.PATH}?limit=1").json()["members"] == [
+            client_for(member)("get", self.PATH).json()["members"][0]
+        ]
 
     def test_organization_member_is_added_changed_and_removed(
         self, workspace, organization, owner, client_for
@@ -180,10 +199,10 @@ class TestMembers:
     def test_member_batch_is_atomic(self, organization, owner, client_for):
         new = [MembershipFactory(organization=organization).user for _ in range(2)]
         bodies = [{"user_id": str(row.pk)} for row in new]
-        stranger = {"user_id": str(UserFactory().pk)}
+        outsider = {"user_id": str(UserFactory().pk)}
 
-        refused = client_for(owner)("post", f"{self.PATH}/batch", [*bodies, stranger])
-        assert refused.status_code == 404
+        rejected = client_for(owner)("post", f"{self.PATH}/batch", [*bodies, outsider])
+        assert rejected.status_code == 404
         assert not WorkspaceMembership.objects.exists()
         created = client_for(owner)("post", f"{self.PATH}/batch", bodies)
         assert [row["user_id"] for row in created.json()] == [str(row.pk) for row in new]
@@ -191,16 +210,16 @@ class TestMembers:
     def test_editors_and_outsiders_cannot_change_members(
         self, workspace, member, outsider, client_for
     ):
-        own = WorkspaceMembership.objects.get(user=member)
-        path = f"{self.PATH}/{own.pk}"
+        membership = WorkspaceMembership.objects.get(user=member)
+        path = f"{self.PATH}/{membership.pk}"
 
         assert client_for(member)("patch", path, {"role_id": VIEWER}).status_code == 403
         assert client_for(member)("delete", path).status_code == 403
-        away = outsider.memberships.get().organization.workspaces.get()
-        stranger = JsonClient(outsider, **{"X-Tenant-Id": str(away.pk)})
-        assert stranger("delete", path).status_code == 404
-        own.refresh_from_db()
-        assert own.role == "editor"
+        other_workspace = outsider.memberships.get().organization.workspaces.get()
+        outsider_client = JsonClient(outsider, **{"X-Tenant-Id": str(other_workspace.pk)})
+        assert outsider_client("delete", path).status_code == 404
+        membership.refresh_from_db()
+        assert membership.role == "editor"
 
 
 class TestOrganization:
@@ -250,26 +269,26 @@ class TestOrganization:
 
         client_for(owner)("patch", "/orgs/current/info", {"pat_creation_disabled": True})
 
-        assert by_key(secret, "get", "/sessions").status_code == 401
-        refused = client_for(member)("post", "/api-key/current", {"description": "y"})
-        assert (refused.status_code, refused.json()["code"]) == (403, "personal_keys_disabled")
+        assert request_with_key(secret, "get", "/sessions").status_code == 401
+        rejected = client_for(member)("post", "/api-key/current", {"description": "y"})
+        assert (rejected.status_code, rejected.json()["code"]) == (403, "personal_keys_disabled")
 
-    def test_roles_and_permissions(self, owner, member, client_for):
+    def test_custom_roles_are_created_changed_and_deleted(self, owner, member, client_for):
         body = client_for(member)("get", "/orgs/current/roles").json()
         assert [role["name"] for role in body] == [
             "ORGANIZATION_OWNER", "ORGANIZATION_ADMIN", "ORGANIZATION_USER",
             "ORGANIZATION_VIEWER", "WORKSPACE_ADMIN", "WORKSPACE_USER", "WORKSPACE_VIEWER",
             "WORKSPACE_ANNOTATOR",
         ]  # fmt: skip
-        words = {row["name"] for row in client_for(member)("get", "/orgs/permissions").json()}
-        assert {"runs:read", "owners:manage"} < words
+        permissions = {row["name"] for row in client_for(member)("get", "/orgs/permissions").json()}
+        assert {"runs:read", "owners:manage"} < permissions
         body = {"display_name": "Reader", "permissions": ["runs:read"]}
         assert client_for(member)("post", "/orgs/current/roles", body).status_code == 403
         created = client_for(owner)("post", "/orgs/current/roles", body).json()
         assert (created["name"], created["access_scope"]) == ("CUSTOM", "workspace")
         path = f"/orgs/current/roles/{created['id']}"
-        wrong = client_for(owner)("patch", path, {"permissions": ["people:manage"]})
-        assert wrong.status_code == 422
+        rejected = client_for(owner)("patch", path, {"permissions": ["people:manage"]})
+        assert rejected.status_code == 422
         assert client_for(owner)("patch", path, {"description": "x"}).json()["description"] == "x"
         assert client_for(owner)("delete", f"/orgs/current/roles/{VIEWER}").status_code == 403
         assert client_for(owner)("delete", path).status_code == 204
@@ -292,32 +311,38 @@ class TestOrganization:
             "owner@example.com",
         ]
         assert len(body["pending"]) == 2
-        own = Membership.objects.get(user=member)
+        membership = Membership.objects.get(user=member)
         admin = str(system_role(Level.ORGANIZATION, "admin").id)
         assert (
-            client_for(member)("patch", f"{path}/{own.pk}", {"role_id": admin}).status_code == 403
+            client_for(member)("patch", f"{path}/{membership.pk}", {"role_id": admin}).status_code
+            == 403
         )
-        changed = call("patch", f"{path}/{own.pk}", {"role_id": admin}).json()
+        changed = call("patch", f"{path}/{membership.pk}", {"role_id": admin}).json()
         assert changed["role_name"] == "Organization Admin"
-        assert call("delete", f"{path}/{own.pk}").status_code == 204
+        assert call("delete", f"{path}/{membership.pk}").status_code == 204
         last = Membership.objects.get()
-        refused = call("delete", f"{path}/{last.pk}")
-        assert (refused.status_code, refused.json()["code"]) == (409, "last_owner")
+        rejected = call("delete", f"{path}/{last.pk}")
+        assert (rejected.status_code, rejected.json()["code"]) == (409, "last_owner")
 
     def test_user_accepts_and_declines_invitations(self, workspace, owner, client_for):
         new = UserFactory(email="new@example.com", email_verified_at=timezone.now())
-        for place in (workspace, WorkspaceFactory()):
-            inviter = MembershipFactory(organization=place.organization, role="owner").user
-            by = JsonClient(inviter, **{"X-Tenant-Id": str(place.pk)})
-            body = {"email": new.email, "workspace_ids": [str(place.pk)]}
-            assert by("post", "/orgs/current/members", body).status_code == 200
+        for target_workspace in (workspace, WorkspaceFactory()):
+            inviter = MembershipFactory(
+                organization=target_workspace.organization, role="owner"
+            ).user
+            inviter_client = JsonClient(inviter, **{"X-Tenant-Id": str(target_workspace.pk)})
+            body = {"email": new.email, "workspace_ids": [str(target_workspace.pk)]}
+            assert inviter_client("post", "/orgs/current/members", body).status_code == 200
         call = JsonClient(new)
 
-        waiting = {
+        invitation_ids = {
             row["organization_name"]: row["id"] for row in call("get", "/orgs/pending").json()
         }
-        assert call("post", f"/workspaces/pending/{waiting.pop('Acme')}/claim").status_code == 200
-        (other,) = waiting.values()
+        assert (
+            call("post", f"/workspaces/pending/{invitation_ids.pop('Acme')}/claim").status_code
+            == 200
+        )
+        (other,) = invitation_ids.values()
         assert call("delete", f"/orgs/pending/{other}").status_code == 204
 
         assert call("get", "/orgs/pending").json() == []
@@ -328,7 +353,7 @@ class TestOrganization:
         secret = key_for(workspace)
 
         for path in ("/orgs", "/orgs/pending", "/me/ls_user_id", "/api-key/current"):
-            assert by_key(secret, "get", path).status_code == 404, path
+            assert request_with_key(secret, "get", path).status_code == 404, path
 
     def test_unsupported_routes_are_404(self, owner, client_for):
         for path in (
@@ -353,18 +378,20 @@ class TestTags:
         key = call("post", f"{self.PATH}/tag-keys", {"key": "Team"}).json()
         values = f"{self.PATH}/tag-keys/{key['id']}/tag-values"
         search, chat = (call("post", values, {"value": row}).json() for row in ("search", "chat"))
-        thing = {"resource_type": "project", "resource_id": str(project.pk)}
+        resource = {"resource_type": "project", "resource_id": str(project.pk)}
 
-        call("post", f"{self.PATH}/taggings", {"tag_value_id": search["id"], **thing})
+        call("post", f"{self.PATH}/taggings", {"tag_value_id": search["id"], **resource})
         tagging = call(
-            "post", f"{self.PATH}/taggings", {"tag_value_id": chat["id"], **thing}
+            "post", f"{self.PATH}/taggings", {"tag_value_id": chat["id"], **resource}
         ).json()
 
         query = f"resource_type=project&resource_id={project.pk}"
         (body,) = call("get", f"{self.PATH}/tags/resource?{query}").json()
         assert (body["key"], body["value"]["value"]) == ("Team", "chat")
-        many = {"resource_type": "project", "resource_ids": [str(project.pk)]}
-        assert call("post", f"{self.PATH}/tags/resources", many).json() == {str(project.pk): [body]}
+        resources = {"resource_type": "project", "resource_ids": [str(project.pk)]}
+        assert call("post", f"{self.PATH}/tags/resources", resources).json() == {
+            str(project.pk): [body]
+        }
         counts = call("get", f"{self.PATH}/stats?tag_value_id={chat['id']}").json()
         assert counts["tracer_session_count"] == 1
         assert call("get", f"{self.PATH}/stats").json()["tracer_session_count"] == 2

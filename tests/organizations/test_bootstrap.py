@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from io import StringIO
 
 import pytest
@@ -11,17 +12,17 @@ from apps.organizations.models import Organization, User, Workspace
 pytestmark = pytest.mark.django_db
 
 
-def bootstrap(*extra):
+def bootstrap(*options):
     out = StringIO()
     call_command(
-        "bootstrap", "--organization", "Acme", "--email", "Ann@Example.com", "--json", *extra,
+        "bootstrap", "--organization", "Acme", "--email", "Ann@Example.com", "--json", *options,
         stdout=out,
     )  # fmt: skip
     return json.loads(out.getvalue())
 
 
 @pytest.fixture(autouse=True)
-def own_data_folder(settings, tmp_path):
+def configure_settings(settings, tmp_path):
     settings.DATA_DIR = tmp_path
     settings.BASE_URL = "https://slipway.example"
 
@@ -59,16 +60,35 @@ def test_bootstrap_issues_a_new_key_on_request_or_if_the_stored_one_is_revoked()
 
     second = bootstrap("--new-key")["api_key"]
     assert second != first
-    assert caller_for_key(secret=first) == _but_for_key(caller_for_key(secret=second), first)
+    assert caller_for_key(secret=first) == _with_key_of(caller_for_key(secret=second), first)
 
     ApiKey.objects.all().delete()
     assert bootstrap()["api_key"] not in {first, second}
 
 
-def _but_for_key(caller, secret):
-    from dataclasses import replace
-
+def _with_key_of(caller, secret):
     return replace(caller, key_id=caller_for_key(secret=secret).key_id)
+
+
+def test_organization_key_creates_workspaces_and_reads_members_and_the_audit_log(client):
+    workspace_key = bootstrap()["api_key"]
+    created = bootstrap("--scope", "organization")
+    headers = {"X-Api-Key": created["api_key"], "X-Organization-Id": created["organization_id"]}
+
+    responses = [
+        client.post(
+            "/workspaces",
+            {"display_name": "Second"},
+            content_type="application/json",
+            headers=headers,
+        ),
+        client.get("/orgs/current/members", headers=headers),
+        client.get("/audit-logs", headers=headers),
+    ]
+
+    assert [response.status_code for response in responses] == [200, 200, 200]
+    assert bootstrap("--scope", "organization") == created
+    assert bootstrap()["api_key"] == workspace_key != created["api_key"]
 
 
 def test_bootstrap_rejects_an_invalid_address_and_creates_nothing():

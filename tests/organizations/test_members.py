@@ -8,17 +8,11 @@ from django.db import IntegrityError, connection, transaction
 from apps.api_keys.services import caller_for_key, issue_personal_key
 from apps.audit.models import Entry
 from apps.core import errors
-from apps.organizations.errors import AlreadyMember, LastOwner, PermissionEscalation, RoleInUse
+from apps.organizations.errors import LastOwner, PermissionEscalation, RoleInUse
 from apps.organizations.models import Membership, User, WorkspaceMembership
 from apps.organizations.permissions import Level, OrganizationPermission, Permission
 from apps.organizations.roles import SYSTEM_ROLES, system_role
-from apps.organizations.services import (
-    caller_for,
-    members,
-    organization_caller_for,
-    roles,
-    workspace_members,
-)
+from apps.organizations.services import caller_for, members, organization_caller_for, roles
 from tests.factories.organizations import MembershipFactory, RoleFactory, WorkspaceMembershipFactory
 
 OWNER, ADMIN, MEMBER, VIEWER = (
@@ -37,11 +31,11 @@ IDS = {
 }
 
 
-def acting(user, organization):
+def make_caller(user, organization):
     return organization_caller_for(user=user, organization_id=organization.pk)
 
 
-def of(user):
+def get_membership(user):
     return Membership.objects.get(user=user)
 
 
@@ -61,8 +55,8 @@ class TestRoles:
         assert caller.permissions == {"runs:read", "workspace:read"}
 
     def test_a_custom_role_may_administer_every_workspace(self, workspace, organization):
-        words = ["organization:read", str(OrganizationPermission.WORKSPACES_ADMINISTER)]
-        role = RoleFactory(organization=organization, level="organization", permissions=words)
+        permissions = ["organization:read", str(OrganizationPermission.WORKSPACES_ADMINISTER)]
+        role = RoleFactory(organization=organization, level="organization", permissions=permissions)
         user = MembershipFactory(organization=organization, role="", custom_role=role).user
 
         assert caller_for(user=user, workspace_id=workspace.pk).permissions == set(Permission)
@@ -75,7 +69,7 @@ class TestRoles:
                 level=Level.ORGANIZATION,
                 display_name="Sneaky",
                 permissions=["owners:manage"],
-                by=acting(admin, organization),
+                by=make_caller(admin, organization),
             )
 
     def test_role_in_use_cannot_be_deleted(self, workspace, organization):
@@ -89,22 +83,28 @@ class TestRoles:
 
 
 @pytest.mark.django_db
-class TestChanging:
+class TestMemberChanges:
     def test_admin_cannot_add_or_change_owners(self, owner, admin, member, organization):
-        by = acting(admin, organization)
+        by = make_caller(admin, organization)
 
         for action in (
-            lambda: members.change_role(membership=of(member), role=OWNER, by=by),
-            lambda: members.change_role(membership=of(owner), role=MEMBER, by=by),
-            lambda: members.remove_member(membership=of(owner), by=by),
+            lambda: members.change_role(membership=get_membership(member), role=OWNER, by=by),
+            lambda: members.change_role(membership=get_membership(owner), role=MEMBER, by=by),
+            lambda: members.remove_member(membership=get_membership(owner), by=by),
         ):
             with pytest.raises(PermissionEscalation):
                 action()
 
-        assert [of(user).role for user in (owner, admin, member)] == ["owner", "admin", "member"]
+        assert [get_membership(user).role for user in (owner, admin, member)] == [
+            "owner",
+            "admin",
+            "member",
+        ]
 
     def test_owner_can_leave_after_adding_another(self, owner, admin, organization):
-        members.change_role(membership=of(admin), role=OWNER, by=acting(owner, organization))
+        members.change_role(
+            membership=get_membership(admin), role=OWNER, by=make_caller(owner, organization)
+        )
         members.leave(organization_id=organization.pk, user=owner)
 
         assert list(Membership.objects.values_list("user__email", "role")) == [
@@ -112,17 +112,17 @@ class TestChanging:
         ]
 
     def test_last_owner_cannot_leave_or_be_demoted(self, owner, admin, organization):
-        by = acting(owner, organization)
+        by = make_caller(owner, organization)
 
         for action in (
             lambda: members.leave(organization_id=organization.pk, user=owner),
-            lambda: members.change_role(membership=of(owner), role=ADMIN, by=by),
-            lambda: members.remove_member(membership=of(owner), by=by),
+            lambda: members.change_role(membership=get_membership(owner), role=ADMIN, by=by),
+            lambda: members.remove_member(membership=get_membership(owner), by=by),
         ):
             with pytest.raises(LastOwner):
                 action()
 
-        assert of(owner).role == "owner"
+        assert get_membership(owner).role == "owner"
 
     def test_removed_member_permanently_loses_workspaces_and_keys(
         self, owner, member, organization, workspace
@@ -134,29 +134,27 @@ class TestChanging:
             workspace_id=workspace.pk,
         )
 
-        members.remove_member(membership=of(member), by=acting(owner, organization))
+        members.remove_member(
+            membership=get_membership(member), by=make_caller(owner, organization)
+        )
         WorkspaceMembershipFactory(workspace=workspace, user=member)
 
         assert caller_for(user=member, workspace_id=workspace.pk) is not None
         with pytest.raises(errors.Unauthenticated):
             caller_for_key(secret=secret)
 
-    def test_member_cannot_be_added_twice(self, member, organization):
-        with pytest.raises(AlreadyMember):
-            members.add_member(organization_id=organization.pk, user=member, role=MEMBER)
-
-        assert Membership.objects.filter(user=member).count() == 1
-
     def test_outsider_cannot_be_added_to_a_workspace(self, workspace, outsider):
         with pytest.raises(errors.NotFound):
-            workspace_members.add_to_workspace(
+            members.add_to_workspace(
                 workspace=workspace, user=outsider, role=system_role(Level.WORKSPACE, "viewer")
             )
 
         assert caller_for(user=outsider, workspace_id=workspace.pk) is None
 
     def test_member_changes_are_recorded(self, owner, member, organization):
-        members.change_role(membership=of(member), role=VIEWER, by=acting(owner, organization))
+        members.change_role(
+            membership=get_membership(member), role=VIEWER, by=make_caller(owner, organization)
+        )
 
         entry = Entry.objects.get(action="member.role_changed")
         assert (entry.before, entry.after) == (
@@ -167,11 +165,11 @@ class TestChanging:
 
 
 @pytest.mark.django_db(transaction=True)
-class TestAtOnce:
+class TestConcurrentChanges:
     def test_one_of_two_owners_who_leave_at_once_remains(self, owner, organization):
         second = MembershipFactory(organization=organization, role="owner").user
 
-        outcomes = _together(
+        outcomes = _run_concurrently(
             lambda: members.leave(organization_id=organization.pk, user=owner),
             lambda: members.leave(organization_id=organization.pk, user=second),
         )
@@ -181,11 +179,11 @@ class TestAtOnce:
 
     def test_one_of_two_owners_who_demote_each_other_remains(self, owner, organization):
         second = MembershipFactory(organization=organization, role="owner").user
-        first_by, second_by = acting(owner, organization), acting(second, organization)
+        first_by, second_by = make_caller(owner, organization), make_caller(second, organization)
 
-        _together(
-            lambda: members.change_role(membership=of(second), role=ADMIN, by=first_by),
-            lambda: members.change_role(membership=of(owner), role=ADMIN, by=second_by),
+        _run_concurrently(
+            lambda: members.change_role(membership=get_membership(second), role=ADMIN, by=first_by),
+            lambda: members.change_role(membership=get_membership(owner), role=ADMIN, by=second_by),
         )
 
         assert Membership.objects.filter(organization=organization, role="owner").count() == 1
@@ -211,26 +209,28 @@ class TestAtOnce:
         second = MembershipFactory(organization=organization, role="owner").user
         barrier = threading.Barrier(2)
 
-        def take(user):
+        def delete_membership(user):
             with transaction.atomic():
                 Membership.objects.filter(user=user).delete()
-                barrier.wait(20)
+                barrier.wait(60)
 
-        outcomes = _together(lambda: take(owner), lambda: take(second))
+        outcomes = _run_concurrently(
+            lambda: delete_membership(owner), lambda: delete_membership(second)
+        )
 
         assert sorted(outcomes) == ["IntegrityError", "done"]
         assert Membership.objects.filter(organization=organization, role="owner").count() == 1
 
 
-def _together(*actions):
-    """What became of each, done at the same time on connections of their own."""
+def _run_concurrently(*actions):
+    """Run the actions concurrently, each with its own connection; return "done" or error names."""
     outcomes = []
 
     def run(action):
         try:
             action()
             outcomes.append("done")
-        except Exception as error:  # noqa: BLE001  (its kind is what the test looks at)
+        except Exception as error:  # noqa: BLE001  (the test checks the class of the error)
             outcomes.append(type(error).__name__)
         finally:
             connection.close()

@@ -11,15 +11,18 @@ from django.db import models
 from apps.audit.models import Entry
 from apps.organizations.encrypted_columns import ENCRYPTED_COLUMNS
 from apps.organizations.models import WorkspaceSecret
-from apps.organizations.services import secrets
+from apps.organizations.services import workspaces
 from tests.factories.organizations import WorkspaceFactory
 
 pytestmark = pytest.mark.django_db
 
-# Binary columns that hold something else.
-PLAIN = {
+# Binary columns without encrypted values.
+UNENCRYPTED_COLUMNS = {
     "agent_server": {"blob", "batches"},
-    "api_keys": {"digest", "previous_digest"},
+    "api_keys": {
+        *("digest", "previous_digest", "device_digest", "user_code_digest"),
+        *("refresh_digest", "previous_refresh_digest"),
+    },
     "feedback": {"token_hash"},
     "ingest": {"body"},
     "organizations": {"digest", "nonce"},
@@ -27,27 +30,27 @@ PLAIN = {
 
 
 def test_the_value_is_not_in_the_database_nor_in_the_log(workspace):
-    secrets.set_secrets(workspace_id=workspace.pk, values={"KEY": "sk-clear"})
+    workspaces.set_secrets(workspace_id=workspace.pk, values={"KEY": "sk-clear"})
 
     row = WorkspaceSecret.objects.for_workspace(workspace).get()
     assert b"sk-clear" not in bytes(row.value)
-    assert secrets.secret_value(workspace.pk, "KEY") == "sk-clear"
-    recorded = [(one.action, one.after) for one in Entry.objects.filter(target_kind="secret")]
+    assert workspaces.secret_value(workspace.pk, "KEY") == "sk-clear"
+    recorded = [(entry.action, entry.after) for entry in Entry.objects.filter(target_kind="secret")]
     assert recorded == [("secret.set", {"names": ["KEY"]})]
 
 
 def test_null_deletes_a_secret_and_keeps_the_others(workspace):
-    secrets.set_secrets(workspace_id=workspace.pk, values={"A": "1", "B": "2"})
-    secrets.set_secrets(workspace_id=workspace.pk, values={"A": None, "B": "3", "C": "4"})
+    workspaces.set_secrets(workspace_id=workspace.pk, values={"A": "1", "B": "2"})
+    workspaces.set_secrets(workspace_id=workspace.pk, values={"A": None, "B": "3", "C": "4"})
 
-    values = {key: secrets.secret_value(workspace.pk, key) for key in "ABC"}
+    values = {key: workspaces.secret_value(workspace.pk, key) for key in "ABC"}
     assert values == {"A": None, "B": "3", "C": "4"}
 
 
 def test_secret_belongs_to_one_workspace(workspace):
-    secrets.set_secrets(workspace_id=workspace.pk, values={"A": "1"})
+    workspaces.set_secrets(workspace_id=workspace.pk, values={"A": "1"})
 
-    assert secrets.secret_value(WorkspaceFactory().pk, "A") is None
+    assert workspaces.secret_value(WorkspaceFactory().pk, "A") is None
 
 
 def test_api_lists_names_and_accepts_values(workspace, owner, member, client_for):
@@ -58,35 +61,41 @@ def test_api_lists_names_and_accepts_values(workspace, owner, member, client_for
     assert client_for(owner)("get", path).json() == [{"key": "OPENAI_API_KEY"}, {"key": "OTHER"}]
     assert client_for(owner)("post", path, [{"key": "OTHER", "value": None}]).status_code == 200
     assert client_for(owner)("get", path).json() == [{"key": "OPENAI_API_KEY"}]
-    for bad in ({}, "x", [{"key": "no spaces", "value": "x"}], [{"key": "A"}], [{"key": "A\0"}]):
-        assert client_for(owner)("post", path, bad).status_code == 422
+    for invalid in (
+        {},
+        "x",
+        [{"key": "no spaces", "value": "x"}],
+        [{"key": "A"}],
+        [{"key": "A\0"}],
+    ):
+        assert client_for(owner)("post", path, invalid).status_code == 422
 
 
 def test_reencrypt_moves_every_secret_to_the_new_key(workspace, settings):
     old, new = Fernet.generate_key().decode(), Fernet.generate_key().decode()
     settings.ENCRYPTION_KEYS = (old,)
-    secrets.set_secrets(workspace_id=workspace.pk, values={"A": "1", "B": "2"})
+    workspaces.set_secrets(workspace_id=workspace.pk, values={"A": "1", "B": "2"})
 
     settings.ENCRYPTION_KEYS = (new, old)
     out = StringIO()
     call_command("reencrypt", stdout=out)
     settings.ENCRYPTION_KEYS = (new,)
 
-    assert secrets.secret_value(workspace.pk, "A") == "1"
-    assert secrets.secret_value(workspace.pk, "B") == "2"
+    assert workspaces.secret_value(workspace.pk, "A") == "1"
+    assert workspaces.secret_value(workspace.pk, "B") == "2"
     assert "2 secrets are encrypted with the first key." in out.getvalue()
 
 
 def test_reencrypt_reports_and_keeps_an_undecryptable_secret(workspace, settings):
     settings.ENCRYPTION_KEYS = (Fernet.generate_key().decode(),)
-    secrets.set_secrets(workspace_id=workspace.pk, values={"A": "1"})
-    before = bytes(WorkspaceSecret.objects.for_workspace(workspace).get().value)
+    workspaces.set_secrets(workspace_id=workspace.pk, values={"A": "1"})
+    ciphertext = bytes(WorkspaceSecret.objects.for_workspace(workspace).get().value)
     settings.ENCRYPTION_KEYS = (Fernet.generate_key().decode(),)
 
     with pytest.raises(CommandError, match="No key in ENCRYPTION_KEYS decrypts 1 secrets"):
         call_command("reencrypt", stdout=StringIO())
 
-    assert bytes(WorkspaceSecret.objects.for_workspace(workspace).get().value) == before
+    assert bytes(WorkspaceSecret.objects.for_workspace(workspace).get().value) == ciphertext
 
 
 def test_each_encrypted_column_is_listed():
@@ -96,7 +105,7 @@ def test_each_encrypted_column_is_listed():
         if model.__module__.startswith("apps.")
         for field in model._meta.local_fields
         if isinstance(field, models.BinaryField)
-        and field.name not in PLAIN.get(model._meta.app_label, set())
+        and field.name not in UNENCRYPTED_COLUMNS.get(model._meta.app_label, set())
     }
 
     assert binary == {(label, name) for label, names in ENCRYPTED_COLUMNS.items() for name in names}

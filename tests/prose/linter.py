@@ -18,8 +18,9 @@ ROOT = Path(__file__).resolve().parents[2]
 VOCABULARY = Path(__file__).with_name("vocabulary.toml")
 FOLDERS = ("apps", "config", "templates", "static", "tests", "docs", "README.md", "Makefile",
            "CHANGELOG.md", "CONTRIBUTING.md")  # fmt: skip
-EXCLUDED = ("tests/prose/", "apps/deployments/sample_agent/", "static/vendor/")
+EXCLUDED = ("tests/prose/", "static/vendor/")
 _NAME = re.compile(r"[A-Za-z_][\w-]*")
+_BLOCK_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,13 @@ class Rule:
     use: str
     left: int
     names: frozenset[str] = frozenset()
+    modules: frozenset[str] = frozenset()
     is_part: bool = False
     pattern: re.Pattern[str] | None = None
+
+    def matches_path(self, path: str) -> bool:
+        """Whether a folder of the path, or the file without its extension, is a banned module."""
+        return any(part.partition(".")[0] in self.modules for part in path.split("/"))
 
     def matches_name(self, name: str) -> bool:
         if self.is_part:
@@ -62,6 +68,15 @@ def load_rules() -> list[Rule]:
     ]
     rules += [
         Rule(
+            label=entry["modules"][0],
+            use=entry["use"],
+            left=entry["left"],
+            modules=frozenset(entry["modules"]),
+        )
+        for entry in document["modules"]
+    ]
+    rules += [
+        Rule(
             label=entry["pattern"],
             use=entry["use"],
             left=entry["left"],
@@ -83,7 +98,10 @@ def list_files() -> list[str]:
 
 
 def find_uses(rules: list[Rule], path: str, text: str) -> Iterator[tuple[Rule, Use]]:
-    """Yield each use of a banned name or phrase in the text of a file."""
+    """Yield each use of a banned name or phrase in the path or the text of a file."""
+    for rule in rules:
+        if rule.matches_path(path):
+            yield rule, Use(path, 1, path)
     for name, line in _names(path, text):
         for rule in rules:
             if rule.pattern is None and rule.matches_name(name):
@@ -100,7 +118,8 @@ def _names(path: str, text: str) -> Iterator[tuple[str, int]]:
     if path.endswith(".py"):
         yield from _python_names(ast.parse(text))
     elif path.endswith((".js", ".mjs", ".css")):
-        for number, line in enumerate(text.splitlines(), 1):
+        code = _BLOCK_COMMENT.sub(lambda comment: "\n" * comment[0].count("\n"), text)
+        for number, line in enumerate(code.splitlines(), 1):
             for match in _NAME.finditer(line.partition("//")[0]):
                 yield match[0], number
 

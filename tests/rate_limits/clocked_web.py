@@ -1,6 +1,6 @@
-"""The web process with one thing changed: the clock of counting is a number in a file.
+"""The web process with a fake clock for counting: its time is a number in a file.
 
-So a test fills an interval of an hour, sees it full in its last second, and sees the next one.
+A test can fill an interval of an hour, test its last second and then the next interval.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def main() -> None:
     from config import web
 
     clock = Clock(Path(os.environ[FILE]))
-    # A stopped clock must not outlast the counters.
+    # Counters must not expire while the clock is stopped.
     django_ratelimit.core.EXPIRATION_FUDGE = 600
     counters.time = django_ratelimit.core.time = clock  # type: ignore[assignment, attr-defined]
     web.main()

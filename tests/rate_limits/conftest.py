@@ -1,4 +1,4 @@
-"""Limits are on, without cached factors and counts."""
+"""Fixtures that turn the limits on, without cached factors and counts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from apps.api_keys.services import clear_cache
 from apps.rate_limits import factors
 
 
-def forget_counts(url: str) -> None:
+def delete_counts(url: str) -> None:
     client = redis.Redis.from_url(url)
     for pattern in ("rl:*", "limits:*"):
         if keys := list(client.scan_iter(pattern, count=1000)):
@@ -22,14 +22,14 @@ def forget_counts(url: str) -> None:
 
 @pytest.fixture
 def limits(settings, monkeypatch) -> Iterator[None]:
-    """The table is in force in this process.
+    """Enforce the rate-limit table in this process.
 
-    A test may stop the clock for longer than Redis would keep a counter.
+    Counters expire late, because a test may stop the clock.
     """
     monkeypatch.setattr("django_ratelimit.core.EXPIRATION_FUDGE", 600)
     settings.RATE_LIMIT_FACTOR = 1.0
     factors.clear_cache()
     clear_cache()
-    forget_counts(django_settings.REDIS_URL)
+    delete_counts(django_settings.REDIS_URL)
     yield
     factors.clear_cache()

@@ -1,4 +1,4 @@
-"""Web processes of one region, as many as wanted behind one socket, on the tests' own database."""
+"""Web processes of one region that share a socket and use the database of the tests."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from django.db import connection
 from config.env import BASE_DIR
 from tests.installation import wait_until
 from tests.rate_limits.clocked_web import FILE, Clock
-from tests.rate_limits.conftest import forget_counts
+from tests.rate_limits.conftest import delete_counts
 
 NOON = 1_800_000_000.0
 
 
 @dataclass
 class Server:
-    """Where it is, and the clock that it counts by."""
+    """The port, clock, Redis and processes of a web server."""
 
     port: int
     clock: Clock
@@ -34,19 +34,21 @@ class Server:
     processes: list[psutil.Process]
 
     def connect(self, address: str = "127.0.0.1") -> HTTPConnection:
-        """A connection from one of this machine's addresses."""
+        """Connect from one of the loopback addresses."""
         return HTTPConnection("127.0.0.1", self.port, timeout=60, source_address=(address, 0))
 
-    def begin_anew(self) -> None:
-        forget_counts(self.redis_url)
+    def reset(self) -> None:
+        delete_counts(self.redis_url)
         self.clock.set(NOON)
 
 
 @contextmanager
-def server(folder: Path, region: str, *, processes: int = 1, **variables: str) -> Iterator[Server]:
-    """Start the processes and wait until one answers; they end with the block."""
+def run_server(
+    folder: Path, region: str, *, processes: int = 1, **variables: str
+) -> Iterator[Server]:
+    """Start the processes and wait until all serve; they end with the block."""
     clock = Clock(folder / f"clock-{region}", NOON)
-    redis_url = _redis_of(region)
+    redis_url = _redis_url(region)
     environment = {
         **os.environ,
         "DATABASE_URL": _database_url(),
@@ -74,44 +76,47 @@ def server(folder: Path, region: str, *, processes: int = 1, **variables: str) -
             for _ in range(processes)
         ]
     web_server = Server(
-        listener.getsockname()[1], clock, redis_url, [psutil.Process(one.pid) for one in started]
+        listener.getsockname()[1],
+        clock,
+        redis_url,
+        [psutil.Process(process.pid) for process in started],
     )
     try:
         wait_until(lambda: _all_serve(started, web_server), f"the web of {region}")
         yield web_server
     finally:
-        for one in started:
-            one.terminate()
-        for one in started:
-            one.wait(30)
+        for process in started:
+            process.terminate()
+        for process in started:
+            process.wait(120)
         listener.close()
 
 
 def _all_serve(started: list[subprocess.Popen[bytes]], web_server: Server) -> bool:
-    """Whether each process has begun to take connections from the socket."""
-    assert all(one.poll() is None for one in started), "a web process ended"
+    """Whether each process accepts connections from the socket."""
+    assert all(process.poll() is None for process in started), "a web process ended"
     connections = [web_server.connect() for _ in range(4 * len(started))]
     try:
-        for one in connections:
-            one.timeout = 2
-            one.request("GET", "/healthz")
-            if one.getresponse().read() != b'{"ok":true}':
+        for process in connections:
+            process.timeout = 2
+            process.request("GET", "/healthz")
+            if process.getresponse().read() != b'{"ok":true}':
                 return False
-        return len(serving(web_server)) == len(started)
+        return len(list_serving_pids(web_server)) == len(started)
     except (OSError, HTTPException):
         return False
     finally:
-        for one in connections:
-            one.close()
+        for process in connections:
+            process.close()
 
 
-def serving(web_server: Server) -> set[int]:
-    """The processes that hold a connection of a client."""
+def list_serving_pids(web_server: Server) -> set[int]:
+    """Return the ids of the processes with a client connection."""
     return {
         process.pid
         for process in web_server.processes
-        for one in process.net_connections("tcp")
-        if one.status == psutil.CONN_ESTABLISHED and one.laddr.port == web_server.port
+        for connection in process.net_connections("tcp")
+        if connection.status == psutil.CONN_ESTABLISHED and connection.laddr.port == web_server.port
     }
 
 
@@ -122,8 +127,8 @@ def _database_url() -> str:
     return f"{parts.scheme}://{parts.netloc}/{connection.settings_dict['NAME']}{query}"
 
 
-def _redis_of(region: str) -> str:
-    """A database of the tests' Redis that no worker uses: regions share no counters."""
+def _redis_url(region: str) -> str:
+    """Return a Redis database for the region that no test worker uses."""
     url = os.environ["REDIS_URL"]
     database = {"us": 15, "eu": 14}[region]
     parts = urlsplit(url)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import time_machine
 
 from apps.api_keys.services import clear_cache
 from apps.deployments import routes
@@ -10,12 +11,13 @@ from apps.organizations.models import Membership
 from tests.factories.agent_server import AgentFactory
 from tests.factories.api_keys import key_for
 from tests.factories.organizations import UserFactory, WorkspaceMembershipFactory
+from tests.rate_limits.servers import NOON
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("limits")]
 
 
 @pytest.fixture(autouse=True)
-def nothing_known():
+def clear_caches():
     routes.clear_cache()
     clear_cache()
     yield
@@ -27,7 +29,7 @@ def agent():
     return AgentFactory()
 
 
-def ask(client, agent, key: str | None = None, address: str = "192.0.2.1"):
+def send_request(client, agent, key: str | None = None, address: str = "192.0.2.1"):
     headers = {} if key is None else {"X-Api-Key": key}
     return client.post(
         f"/agents/{agent.slug}/assistants/count",
@@ -39,26 +41,27 @@ def ask(client, agent, key: str | None = None, address: str = "192.0.2.1"):
 
 
 def test_valid_key_is_not_counted(client, agent):
-    response = ask(client, agent, key_for(agent.workspace))
+    response = send_request(client, agent, key_for(agent.workspace))
 
     assert response.status_code == 200
     assert "X-RateLimit-Limit" not in response.headers
 
 
+@time_machine.travel(NOON, tick=False)
 def test_missing_and_invalid_keys_count_on_the_address(client, agent):
     guesses = [None, *(f"guess-{number}" for number in range(99))]
-    assert {ask(client, agent, guess).status_code for guess in guesses} == {401}
+    assert {send_request(client, agent, guess).status_code for guess in guesses} == {401}
 
-    refused = ask(client, agent, "one-more")
+    rejected = send_request(client, agent, "one-more")
 
-    assert refused.status_code == 429
-    assert refused.json()["code"] == "rate_limited"
-    assert refused.headers["X-RateLimit-Category"] == "Public (catch-all)"
-    assert int(refused.headers["Retry-After"]) >= 1
-    # The same limit as the platform API's; others are not touched by it.
+    assert rejected.status_code == 429
+    assert rejected.json()["code"] == "rate_limited"
+    assert rejected.headers["X-RateLimit-Category"] == "Public (catch-all)"
+    assert int(rejected.headers["Retry-After"]) >= 1
+    # The limit is shared with the platform API; other addresses and keys are not affected.
     assert client.get("/sessions", REMOTE_ADDR="192.0.2.1").status_code == 429
-    assert ask(client, agent, "guess", address="192.0.2.2").status_code == 401
-    assert ask(client, agent, key_for(agent.workspace)).status_code == 200
+    assert send_request(client, agent, "guess", address="192.0.2.2").status_code == 401
+    assert send_request(client, agent, key_for(agent.workspace)).status_code == 200
 
 
 def test_deployment_can_have_its_own_limit(client, agent):
@@ -66,16 +69,16 @@ def test_deployment_can_have_its_own_limit(client, agent):
     type(agent).unscoped.filter(pk=agent.pk).update(request_limit=3, request_limit_seconds=60)
     keys = [key_for(agent.workspace) for _ in range(2)]
 
-    statuses = [ask(client, agent, keys[number % 2]).status_code for number in range(3)]
-    refused = ask(client, agent, keys[0])
+    statuses = [send_request(client, agent, keys[number % 2]).status_code for number in range(3)]
+    rejected = send_request(client, agent, keys[0])
 
     assert statuses == [200, 200, 200]
-    assert refused.status_code == 429
-    assert refused.json()["detail"].startswith(
+    assert rejected.status_code == 429
+    assert rejected.json()["detail"].startswith(
         "Rate limit exceeded for Deployment: at most 3 requests in 60 seconds."
     )
-    assert refused.headers["X-RateLimit-Limit"] == "3"
-    assert ask(client, other, keys[0]).status_code == 200
+    assert rejected.headers["X-RateLimit-Limit"] == "3"
+    assert send_request(client, other, keys[0]).status_code == 200
 
 
 def test_user_with_deploy_permission_sets_the_limit_on_the_settings_page(client, agent):

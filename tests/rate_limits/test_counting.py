@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from apps.core.observability import metrics
-from apps.rate_limits import cache, checks, counters
+from apps.rate_limits import cache, counters, enforcement
 from apps.rate_limits.identity import Identity, address_identity
 from apps.rate_limits.row_matching import CATCH_ALL, row_for
 from apps.rate_limits.table import IdentityKind
@@ -30,17 +30,17 @@ def test_count_takes_one_round_trip(settings):
     counters.count(QUERY, identity("warm"))
     client = redis.Redis.from_url(settings.REDIS_URL)
     sent: list[tuple[object, ...]] = []
-    link = cache._connection_to(settings.REDIS_URL)
-    kept = link._round_trip
-    link._round_trip = lambda connection, command: (  # type: ignore[method-assign]
+    redis_connection = cache._connection_to(settings.REDIS_URL)
+    original = redis_connection._round_trip
+    redis_connection._round_trip = lambda connection, command: (  # type: ignore[method-assign]
         sent.append(command),
-        kept(connection, command),
+        original(connection, command),
     )[1]
     try:
         first = counters.count(QUERY, identity("one"))
         second = counters.count(QUERY, identity("one"))
     finally:
-        del link._round_trip
+        del redis_connection._round_trip
         client.close()
 
     assert [command[0] for command in sent] == ["EVALSHA", "EVALSHA"]
@@ -77,12 +77,12 @@ def test_counter_expires(settings, monkeypatch):
     assert [0 < client.ttl(key) <= 15 for key in keys] == [True]
 
 
-def unchecked(category: str) -> float:
+def count_unchecked(category: str) -> float:
     return metrics.limits.labels(category, "unchecked")._value.get()
 
 
 @pytest.fixture
-def away(settings):
+def missing_redis(settings):
     """A Redis address without a server."""
     settings.CACHES = {
         **settings.CACHES,
@@ -93,16 +93,16 @@ def away(settings):
     }
 
 
-def test_without_redis_requests_pass_and_are_counted_in_a_metric(away):
-    before = unchecked(CATCH_ALL.category)
+def test_without_redis_requests_pass_and_are_counted_in_a_metric(missing_redis):
+    initial_count = count_unchecked(CATCH_ALL.category)
 
-    results = [checks.consume(CATCH_ALL, address_identity("192.0.2.1")) for _ in range(3)]
+    results = [enforcement.consume(CATCH_ALL, address_identity("192.0.2.1")) for _ in range(3)]
 
     assert results == [None, None, None]
-    assert unchecked(CATCH_ALL.category) == before + 3
+    assert count_unchecked(CATCH_ALL.category) == initial_count + 3
 
 
-def test_unavailable_redis_is_not_called_for_a_second(away, monkeypatch):
+def test_unavailable_redis_is_not_called_for_a_second(missing_redis, monkeypatch):
     attempts = Counter[str]()
     monkeypatch.setattr(
         cache._ThreadConnections,
@@ -111,7 +111,7 @@ def test_unavailable_redis_is_not_called_for_a_second(away, monkeypatch):
     )
 
     for _ in range(5):
-        checks.consume(CATCH_ALL, address_identity("192.0.2.2"))
+        enforcement.consume(CATCH_ALL, address_identity("192.0.2.2"))
 
     assert attempts["round trips"] <= 1
 
@@ -132,11 +132,24 @@ def test_headers_report_remaining_and_exceeded_requests():
 
 @pytest.mark.django_db
 def test_factor_scales_the_limit_and_not_the_counter():
-    who = Identity(IdentityKind.KEY, "scaled", OrganizationFactory().pk)
+    scaled_identity = Identity(IdentityKind.KEY, "scaled", OrganizationFactory().pk)
 
-    before = [counters.count(QUERY, who) for _ in range(16)]
-    raised, lowered = counters.count(QUERY, who, 2.0), counters.count(QUERY, who, 0.01)
+    usages = [counters.count(QUERY, scaled_identity) for _ in range(16)]
+    raised, lowered = (
+        counters.count(QUERY, scaled_identity, 2.0),
+        counters.count(QUERY, scaled_identity, 0.01),
+    )
 
-    assert before[-1].is_over
+    assert usages[-1].is_over
     assert (raised.limit, raised.count, raised.is_over) == (30, 17, False)
     assert (lowered.limit, lowered.count, lowered.is_over) == (1, 18, True)
+
+
+def test_reconnecting_still_works_after_hundreds_of_failed_connections(tmp_path, monkeypatch):
+    monkeypatch.setattr(cache, "RECONNECT_AFTER_SECONDS", 0)
+    connections = cache._ThreadConnections(f"unix://{tmp_path}/missing.sock")
+
+    for _ in range(250):
+        with pytest.raises(redis.ConnectionError) as failure:
+            connections.execute("PING")
+        assert not isinstance(failure.value, redis.MaxConnectionsError)

@@ -113,13 +113,13 @@ def test_raised_limit_applies_within_a_second(client, monkeypatch):
     headers = {"X-Api-Key": key_for(workspace)}
     with time_machine.travel(1_800_000_000.0, tick=False):
         client.post("/runs/stats", headers=headers)
-        refused = client.post("/runs/stats", headers=headers)
+        rejected = client.post("/runs/stats", headers=headers)
         factors.set_factor(organization=workspace.organization, factor=1000)
 
         now[0] += 0.9
         raised = client.post("/runs/stats", headers=headers)
 
-    assert refused.status_code == 429
+    assert rejected.status_code == 429
     assert raised.status_code != 429
     assert (raised["X-RateLimit-Limit"], raised["X-RateLimit-Remaining"]) == ("1000", "997")
 

@@ -1,8 +1,7 @@
-"""Each row of the specification, in each region, by real requests to live web processes.
+"""Each row of the specification in each region, with real requests to live web processes.
 
-The processes count by a clock that the test sets; everything else is as it always is. Rows of more
-than 1,000 requests are driven in this process, by concurrent clients of the same question that
-every surface asks, and asked for once through the web.
+The processes count with a clock that the test sets. Rows of more than 1,000 requests are tested in
+this process by concurrent calls of the limit check, and with one request through the web.
 """
 
 from __future__ import annotations
@@ -20,28 +19,27 @@ import time_machine
 from django.db import connections
 from django.test import Client
 
-from apps.core.http.paths import canonical
+from apps.core.http.middleware import canonical
 from apps.organizations.models import User
-from apps.rate_limits.checks import check
 from apps.rate_limits.counters import LimitReached
+from apps.rate_limits.enforcement import check
 from tests.factories.api_keys import key_for
 from tests.factories.organizations import UserFactory, WorkspaceFactory
 from tests.rate_limits import specification
-from tests.rate_limits.conftest import forget_counts
-from tests.rate_limits.servers import NOON, Server, server, serving
-from tests.rate_limits.specification import Stated
+from tests.rate_limits.conftest import delete_counts
+from tests.rate_limits.servers import NOON, Server, list_serving_pids, run_server
+from tests.rate_limits.specification import SpecificationRow
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.xdist_group("limits"),
-    pytest.mark.integration,  # starts servers of its own
+    pytest.mark.integration,  # starts its own servers
 ]
 
-REGIONS = ("us", "eu")
 MAX_BY_REQUESTS = 1000
 CLIENTS = 8
 ID = "0190c2c2-2222-7333-8444-555555555555"
-# Requests that count on each row, in the spellings that clients use.
+# Requests that count on each row, with the paths that clients use.
 REQUESTS: dict[str, list[tuple[str, str]]] = {
     "OPTIONS; /info; */v1/metadata/submit": [
         ("OPTIONS", "/sessions"),
@@ -91,17 +89,18 @@ REQUESTS: dict[str, list[tuple[str, str]]] = {
 
 @pytest.fixture(scope="module")
 def us(django_db_setup: None, tmp_path_factory: Any) -> Iterator[Server]:
-    with server(tmp_path_factory.mktemp("us"), "us", processes=4) as region_server:
+    with run_server(tmp_path_factory.mktemp("us"), "us", processes=4) as region_server:
         yield region_server
 
 
 @pytest.fixture(scope="module")
 def eu(django_db_setup: None, tmp_path_factory: Any) -> Iterator[Server]:
-    with server(tmp_path_factory.mktemp("eu"), "eu") as region_server:
+    with run_server(tmp_path_factory.mktemp("eu"), "eu") as region_server:
         yield region_server
 
 
-@pytest.fixture(params=REGIONS)
+# Rows of both regions are one table for the same code: the second region is in the long form.
+@pytest.fixture(params=["us", pytest.param("eu", marks=pytest.mark.slow)])
 def region(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -109,23 +108,23 @@ def region(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def web(request: pytest.FixtureRequest, region: str) -> Server:
     region_server: Server = request.getfixturevalue(region)
-    region_server.begin_anew()
+    region_server.reset()
     return region_server
 
 
-def limit_of(row: Stated, region: str) -> tuple[int, int]:
+def select_limit(row: SpecificationRow, region: str) -> tuple[int, int]:
     return row.eu if region == "eu" else row.us
 
 
 class Visitors:
-    """A new identity for each row, of its kind."""
+    """Creates a new identity of a row's kind for each row."""
 
     def __init__(self) -> None:
         self._number = 0
         self._workspace = WorkspaceFactory()
 
-    def limit_headersof(self, kind: str) -> tuple[str, dict[str, str]]:
-        """An address, and what they send."""
+    def create_visitor(self, kind: str) -> tuple[str, dict[str, str]]:
+        """Return the address and the headers of a new visitor."""
         self._number += 1
         address = f"127.1.0.{self._number}"
         if kind == "x-api-key":
@@ -138,21 +137,21 @@ class Visitors:
         return address, {}
 
 
-class Asker:
-    """Concurrent clients with connections of their own that stay open."""
+class ConcurrentClient:
+    """Concurrent clients, each with its own open connection."""
 
     def __init__(self, web: Server, address: str, headers: dict[str, str], clients: int) -> None:
         self._headers = headers
         self._connections = [web.connect(address) for _ in range(clients)]
         self._pool = ThreadPoolExecutor(clients)
 
-    def ask(self, requests: list[tuple[str, str]]) -> list[tuple[int, http.client.HTTPMessage]]:
-        """The status and the headers of each answer."""
+    def send(self, requests: list[tuple[str, str]]) -> list[tuple[int, http.client.HTTPMessage]]:
+        """Send the requests and return status and headers of each response."""
         shares = [requests[n :: len(self._connections)] for n in range(len(self._connections))]
-        answers = self._pool.map(self._ask, self._connections, shares)
+        answers = self._pool.map(self._send_all, self._connections, shares)
         return [answer for share in answers for answer in share]
 
-    def _ask(
+    def _send_all(
         self, connection: http.client.HTTPConnection, requests: list[tuple[str, str]]
     ) -> list[tuple[int, http.client.HTTPMessage]]:
         answers = []
@@ -174,28 +173,30 @@ def statuses(answers: list[tuple[int, http.client.HTTPMessage]]) -> Counter[str]
 
 
 def test_each_row_has_requests():
-    assert set(REQUESTS) == {row.match for row in specification.stated()}
+    assert set(REQUESTS) == {row.match for row in specification.load_rows()}
 
 
 def test_each_row_of_up_to_a_thousand_by_real_requests(web, region):
-    visitors, driven = Visitors(), 0
-    for row in specification.stated():
-        count, seconds = limit_of(row, region)
+    visitors, tested_rows = Visitors(), 0
+    for row in specification.load_rows():
+        count, seconds = select_limit(row, region)
         if count > MAX_BY_REQUESTS:
             continue
         web.clock.set(NOON)
-        address, headers = visitors.limit_headersof(row.identity)
+        address, headers = visitors.create_visitor(row.identity)
         requests = REQUESTS[row.match]
 
-        with closing(Asker(web, address, headers, min(CLIENTS, count))) as asker:
-            within = asker.ask([*islice(cycle(requests), count)])
-            beyond = asker.ask(requests)
+        with closing(
+            ConcurrentClient(web, address, headers, min(CLIENTS, count))
+        ) as concurrent_client:
+            within = concurrent_client.send([*islice(cycle(requests), count)])
+            beyond = concurrent_client.send(requests)
             limit_headers = beyond[0][1]
             reset = int(limit_headers["X-RateLimit-Reset"])
             web.clock.set(reset - 0.5)
-            last_moment = asker.ask(requests[:1])
+            before_reset = concurrent_client.send(requests[:1])
             web.clock.set(reset)
-            after = asker.ask(requests[:1])
+            after = concurrent_client.send(requests[:1])
 
         assert statuses(within) == {"allowed": count}, row
         assert statuses(beyond) == {"refused": len(requests)}, row
@@ -206,34 +207,34 @@ def test_each_row_of_up_to_a_thousand_by_real_requests(web, region):
         )
         assert NOON < reset <= NOON + seconds
         assert int(limit_headers["Retry-After"]) == reset - NOON
-        assert statuses(last_moment) == {"refused": 1}, row
+        assert statuses(before_reset) == {"refused": 1}, row
         assert statuses(after) == {"allowed": 1}, row
         assert after[0][1]["X-RateLimit-Remaining"] == str(count - 1)
-        driven += 1
+        tested_rows += 1
 
-    assert driven == 15
+    assert tested_rows == 15
 
 
 def test_each_larger_row_by_concurrent_clients(limits, web, region, settings):
     settings.REGION = region
-    visitors, driven = Visitors(), 0
+    visitors, tested_rows = Visitors(), 0
     with ThreadPoolExecutor(CLIENTS) as pool:
-        for row in specification.stated():
-            count, seconds = limit_of(row, region)
+        for row in specification.load_rows():
+            count, seconds = select_limit(row, region)
             if count <= MAX_BY_REQUESTS:
                 continue
-            address, headers = visitors.limit_headersof(row.identity)
-            user = _user_of(headers)
+            address, headers = visitors.create_visitor(row.identity)
+            user = _find_user(headers)
             requests = REQUESTS[row.match]
-            with closing(Asker(web, address, headers, 1)) as asker:
-                [(_, limit_headers)] = asker.ask(requests[:1])
+            with closing(ConcurrentClient(web, address, headers, 1)) as concurrent_client:
+                [(_, limit_headers)] = concurrent_client.send(requests[:1])
 
             with time_machine.travel(NOON, tick=False) as clock:
                 within = _drive(pool, requests, count, address, headers, user)
                 beyond = _drive(pool, requests, len(requests), address, headers, user)
                 wait = _reset(requests[0], address, headers, user) - NOON
                 clock.shift(wait - 0.5)
-                last_moment = _drive(pool, requests, 1, address, headers, user)
+                before_reset = _drive(pool, requests, 1, address, headers, user)
                 clock.shift(0.5)
                 after = _drive(pool, requests, 1, address, headers, user)
 
@@ -242,15 +243,15 @@ def test_each_larger_row_by_concurrent_clients(limits, web, region, settings):
             assert within == {row.category: count}, row
             assert beyond == {"refused": len(requests)}, row
             assert 0 < wait <= seconds
-            assert (last_moment, after) == ({"refused": 1}, {row.category: 1}), row
-            driven += 1
+            assert (before_reset, after) == ({"refused": 1}, {row.category: 1}), row
+            tested_rows += 1
 
-    assert driven == 14
+    assert tested_rows == 14
 
 
-def _user_of(headers: dict[str, str]) -> Callable[[], Any]:
-    known = User.objects.filter(pk=headers.get("X-User-Id")).first() if headers else None
-    return lambda: known
+def _find_user(headers: dict[str, str]) -> Callable[[], Any]:
+    user = User.objects.filter(pk=headers.get("X-User-Id")).first() if headers else None
+    return lambda: user
 
 
 def _check(
@@ -272,16 +273,16 @@ def _drive(
     count: int,
     *visitor: Any,
 ) -> Counter[str]:
-    """So many requests of eight clients at once, by what became of them."""
+    """Count the outcomes of `count` requests of eight concurrent clients."""
     shares = [[*islice(cycle(requests), count)][n::CLIENTS] for n in range(CLIENTS)]
 
-    def ask(share: list[tuple[str, str]]) -> Counter[str]:
+    def send(share: list[tuple[str, str]]) -> Counter[str]:
         try:
             return Counter(_check(request, *visitor) for request in share)
         finally:
             connections.close_all()
 
-    return sum(pool.map(ask, shares), Counter())
+    return sum(pool.map(send, shares), Counter())
 
 
 def _reset(request: tuple[str, str], *visitor: Any) -> int:
@@ -298,15 +299,15 @@ def _reset(request: tuple[str, str], *visitor: Any) -> int:
 
 
 def test_four_processes_and_sixteen_clients_allow_exactly_the_limit(us):
-    us.begin_anew()
+    us.reset()
     headers = {"X-Api-Key": key_for(WorkspaceFactory())}
 
-    with closing(Asker(us, "127.2.0.1", headers, 16)) as asker:
-        answers = asker.ask([("GET", "/sessions")] * 1600)
-        shared_by = serving(us)
+    with closing(ConcurrentClient(us, "127.2.0.1", headers, 16)) as concurrent_client:
+        answers = concurrent_client.send([("GET", "/sessions")] * 1600)
+        serving_pids = list_serving_pids(us)
 
     assert statuses(answers) == {"allowed": 1000, "refused": 600}
-    left = Counter(int(headers["X-RateLimit-Remaining"]) for _, headers in answers)
-    assert left == Counter({0: 601} | dict.fromkeys(range(1, 1000), 1))
-    assert len(shared_by) == 4
-    forget_counts(us.redis_url)
+    remaining = Counter(int(headers["X-RateLimit-Remaining"]) for _, headers in answers)
+    assert remaining == Counter({0: 601} | dict.fromkeys(range(1, 1000), 1))
+    assert len(serving_pids) == 4
+    delete_counts(us.redis_url)

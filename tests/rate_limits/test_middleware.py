@@ -11,7 +11,7 @@ from django.test import AsyncClient, override_settings
 from django.urls import path
 
 from apps.core.json import loads
-from tests.factories.api_keys import key_for, row_of
+from tests.factories.api_keys import api_key_row, key_for
 from tests.factories.organizations import UserFactory, WorkspaceFactory, WorkspaceMembershipFactory
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("limits")]
@@ -47,18 +47,18 @@ def test_rejection_has_the_error_shape_and_retry_after(client, clock):
     headers = {"X-Api-Key": key_for(WorkspaceFactory())}
 
     assert client.post("/runs/stats", headers=headers).status_code != 429
-    refused = client.post("/runs/stats", headers=headers)
+    rejected = client.post("/runs/stats", headers=headers)
 
-    wait = int(refused.headers["Retry-After"])
-    assert refused.status_code == 429
-    assert loads(refused.content) == {
+    wait = int(rejected.headers["Retry-After"])
+    assert rejected.status_code == 429
+    assert loads(rejected.content) == {
         "detail": "Rate limit exceeded for Stats: at most 1 requests in 10 seconds."
         f" Retry in {wait} seconds.",
         "code": "rate_limited",
         "errors": [],
     }
-    assert limit_headers(refused) == ("1", "0", "Stats")
-    assert int(refused.headers["X-RateLimit-Reset"]) == NOON + wait
+    assert limit_headers(rejected) == ("1", "0", "Stats")
+    assert int(rejected.headers["X-RateLimit-Reset"]) == NOON + wait
 
     clock.shift(wait - 1)
     assert client.post("/runs/stats", headers=headers).status_code == 429
@@ -71,10 +71,10 @@ def test_rejection_of_newer_routes_has_an_error_field(client, clock):
     for _ in range(15):
         client.post("/v2/runs/query", headers=headers)
 
-    refused = client.post("/v2/runs/query", headers=headers)
+    rejected = client.post("/v2/runs/query", headers=headers)
 
-    assert refused.status_code == 429
-    assert loads(refused.content)["error"].startswith(
+    assert rejected.status_code == 429
+    assert loads(rejected.content)["error"].startswith(
         "Rate limit exceeded for Run query (API): at most 15 requests"
     )
 
@@ -87,18 +87,18 @@ def test_another_region_has_its_own_limit(client, clock, settings):
 
 
 def test_keys_count_separately_and_their_other_rows_are_untouched(client, clock):
-    one, other = (key_for(WorkspaceFactory()) for _ in range(2))
+    first_key, second_key = (key_for(WorkspaceFactory()) for _ in range(2))
     for _ in range(2):
-        client.post("/runs/stats", headers={"X-Api-Key": one})
+        client.post("/runs/stats", headers={"X-Api-Key": first_key})
 
-    assert limit_headers(client.post("/runs/stats", headers={"X-Api-Key": other}))[1] == "0"
-    assert client.post("/runs/query", headers={"X-Api-Key": one}).status_code != 429
+    assert limit_headers(client.post("/runs/stats", headers={"X-Api-Key": second_key}))[1] == "0"
+    assert client.post("/runs/query", headers={"X-Api-Key": first_key}).status_code != 429
 
 
 def test_unauthenticated_request_counts_on_the_address(client, clock):
-    good = key_for(WorkspaceFactory())
+    valid = key_for(WorkspaceFactory())
     revoked = key_for(WorkspaceFactory())
-    row = row_of(revoked)
+    row = api_key_row(revoked)
     row.revoked_at = row.created_at
     row.save()
     for number in range(97):
@@ -115,7 +115,7 @@ def test_unauthenticated_request_counts_on_the_address(client, clock):
         {},
     ):
         assert client.get("/runs/query", headers=headers).status_code == 429
-    assert client.get("/sessions", headers={"X-Api-Key": good}).status_code == 200
+    assert client.get("/sessions", headers={"X-Api-Key": valid}).status_code == 200
     assert client.get("/sessions", REMOTE_ADDR="203.0.113.9").status_code == 401
     assert client.get("/info").status_code == 200
 
@@ -136,31 +136,33 @@ def test_user_counts_with_their_address(client, clock):
     assert limit_headers(pretending)[2] == "Public (catch-all)"
 
 
-def test_a_network_of_ipv6_is_one_address(client, clock):
+def test_an_ipv6_network_counts_as_one_address(client, clock):
     first = client.get("/sessions", REMOTE_ADDR="2001:db8:1:2::1")
-    neighbour = client.get("/sessions", REMOTE_ADDR="2001:db8:1:2:ffff::2")
+    same_network = client.get("/sessions", REMOTE_ADDR="2001:db8:1:2:ffff::2")
     other = client.get("/sessions", REMOTE_ADDR="2001:db8:1:3::1")
     mapped = client.get("/sessions", REMOTE_ADDR="::ffff:192.0.2.7")
     plain = client.get("/sessions", REMOTE_ADDR="192.0.2.7")
 
-    left = [limit_headers(response)[1] for response in (first, neighbour, other, mapped, plain)]
-    assert left == ["99", "98", "99", "99", "98"]
+    remaining = [
+        limit_headers(response)[1] for response in (first, same_network, other, mapped, plain)
+    ]
+    assert remaining == ["99", "98", "99", "99", "98"]
 
 
 def test_preflights_are_counted_and_rejections_have_cors_headers(client, clock):
-    asks = {"Origin": "https://app.example", "Access-Control-Request-Method": "POST"}
+    preflight_headers = {"Origin": "https://app.example", "Access-Control-Request-Method": "POST"}
     headers = {"X-Api-Key": key_for(WorkspaceFactory()), "Origin": "https://app.example"}
 
-    preflight = client.options("/runs/stats", headers=asks)
-    allowed, refused = (client.post("/runs/stats", headers=headers) for _ in range(2))
+    preflight = client.options("/runs/stats", headers=preflight_headers)
+    allowed, rejected = (client.post("/runs/stats", headers=headers) for _ in range(2))
 
     assert preflight.status_code == 204
     assert limit_headers(preflight) == ("2000", "1999", "High throughput")
     assert preflight["Access-Control-Allow-Methods"].startswith("GET, POST")
-    for response in (allowed, refused):
+    for response in (allowed, rejected):
         assert response["Access-Control-Allow-Origin"] == "*"
         assert "x-ratelimit-remaining" in response["Access-Control-Expose-Headers"]
-    assert refused.status_code == 429
+    assert rejected.status_code == 429
 
 
 @pytest.mark.parametrize(
@@ -184,9 +186,9 @@ def test_rejected_request_is_not_parsed(client, clock, monkeypatch):
     client.post("/runs/stats", headers=headers)
     monkeypatch.setattr("apps.core.drf.JSONParser.parse", None)  # calling it would fail
 
-    refused = client.post("/runs/stats", "{", content_type="application/json", headers=headers)
+    rejected = client.post("/runs/stats", "{", content_type="application/json", headers=headers)
 
-    assert refused.status_code == 429
+    assert rejected.status_code == 429
 
 
 def test_factor_of_zero_disables_limits(client, clock, settings):

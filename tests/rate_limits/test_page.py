@@ -1,4 +1,4 @@
-"""The pages of rate limits and of addresses."""
+"""The pages of rate limits and of IP addresses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from django.utils.html import strip_tags
 
 from apps.api_keys.models import ApiKey
 from apps.rate_limits.usage_report import build_usage_report
-from tests.factories.api_keys import key_for, row_of
+from tests.factories.api_keys import api_key_row, key_for
 from tests.factories.organizations import (
     MembershipFactory,
     UserFactory,
@@ -42,24 +42,24 @@ def owner(client, workspace):
     return membership.user
 
 
-def named(workspace, name: str) -> str:
+def create_named_key(workspace, name: str) -> str:
     secret = key_for(workspace)
-    ApiKey.objects.filter(pk=row_of(secret).pk).update(name=name)
+    ApiKey.objects.filter(pk=api_key_row(secret).pk).update(name=name)
     return secret
 
 
-def row(use, match: str, identity: str = "x-api-key"):
-    return next(r for r in use.rows if r.row.match == match and r.row.identity == identity)
+def find_row(report, match: str, identity: str = "x-api-key"):
+    return next(r for r in report.rows if r.row.match == match and r.row.identity == identity)
 
 
 def test_report_has_the_highest_count_and_the_sum_of_rejections(client, workspace):
-    busy, calm = named(workspace, "busy"), named(workspace, "calm")
-    stranger = key_for(WorkspaceFactory())
-    for secret, times in ((busy, 17), (calm, 2), (stranger, 3)):
+    busy, calm = create_named_key(workspace, "busy"), create_named_key(workspace, "calm")
+    foreign = key_for(WorkspaceFactory())
+    for secret, times in ((busy, 17), (calm, 2), (foreign, 3)):
         for _ in range(times):
             client.post("/runs/query", headers={"X-Api-Key": secret})
 
-    usage = row(build_usage_report(workspace.organization_id), "POST /runs/query")
+    usage = find_row(build_usage_report(workspace.organization_id), "POST /runs/query")
 
     assert (usage.count, usage.limit, usage.seconds) == (17, 15, 10)
     assert (usage.identity_name, usage.active, usage.rejected, usage.share) == ("busy", 2, 2, 100)
@@ -71,7 +71,7 @@ def test_user_counts_for_the_organization_of_the_named_workspace(client, workspa
     for _ in range(3):
         client.get("/sessions", headers={"X-Tenant-Id": str(workspace.pk)})
 
-    usage = row(
+    usage = find_row(
         build_usage_report(workspace.organization_id),
         "Any request with x-user-id",
         "x-user-id + IP",
@@ -81,7 +81,7 @@ def test_user_counts_for_the_organization_of_the_named_workspace(client, workspa
 
 
 def test_page_lists_the_rows_by_key_and_user(client, workspace, owner):
-    secret = named(workspace, "loader")
+    secret = create_named_key(workspace, "loader")
     for _ in range(2):
         client.post("/runs/stats", headers={"X-Api-Key": secret})
 
@@ -91,9 +91,9 @@ def test_page_lists_the_rows_by_key_and_user(client, workspace, owner):
     rows = [
         [
             " ".join(strip_tags(cell).split())
-            for cell in re.findall(r"<t[hd].*?</t[hd]>", row, re.DOTALL)
+            for cell in re.findall(r"<t[hd].*?</t[hd]>", find_row, re.DOTALL)
         ]
-        for row in re.findall(r"<tr>.*?</tr>", response.content.decode(), re.DOTALL)
+        for find_row in re.findall(r"<tr>.*?</tr>", response.content.decode(), re.DOTALL)
     ]
     assert len(rows) == 1 + 25
     stats = next(r for r in rows if r[0] == "Stats")
@@ -113,15 +113,15 @@ def test_page_requires_the_usage_permission(client, workspace):
     viewer = UserFactory()
     MembershipFactory(organization=workspace.organization, user=viewer, role="viewer")
     WorkspaceMembershipFactory(workspace=workspace, user=viewer, role="viewer")
-    for user, wanted in ((viewer, 403), (UserFactory(), 404)):
+    for user, expected_status in ((viewer, 403), (UserFactory(), 404)):
         client.force_login(user)
-        assert client.get(f"/o/{workspace.pk}/settings/limits").status_code == wanted
+        assert client.get(f"/o/{workspace.pk}/settings/limits").status_code == expected_status
     client.logout()
     assert client.get(f"/o/{workspace.pk}/settings/limits").status_code == 302
 
 
 def test_query_count_of_the_page_does_not_grow_with_keys(client, workspace, owner, monkeypatch):
-    # What is known stays known, so that only the page itself is counted.
+    # Caches do not expire, so that only queries of the page are counted.
     monkeypatch.setattr("apps.core.ttl_cache.time", SimpleNamespace(monotonic=lambda: 100.0))
 
     def load(keys: int) -> None:
@@ -139,11 +139,12 @@ def test_query_count_of_the_page_does_not_grow_with_keys(client, workspace, owne
     assert len(many) == len(few)
 
 
-def test_addresses_are_those_of_the_region(client, workspace, owner, settings):
-    for region, address in (("us", "34.59.65.97"), ("eu", "34.13.192.67")):
-        settings.REGION = region
+def test_only_announced_addresses_are_shown(client, workspace, owner, settings):
+    settings.ANNOUNCED_ADDRESSES = {"egress": ("203.0.113.7",), "ingress": ()}
 
-        page = client.get(f"/o/{workspace.pk}/settings/addresses")
+    page = client.get(f"/o/{workspace.pk}/settings/addresses").content.decode()
 
-        assert page.status_code == 200
-        assert address in page.content.decode()
+    assert "203.0.113.7" in page
+    assert "has not announced any (<code>INGRESS_ADDRESSES" in page
+    assert "EGRESS_ADDRESSES" not in page.replace("INGRESS_ADDRESSES", "")
+    assert "34.59.65.97" not in page

@@ -14,11 +14,11 @@ from config import web
 from config.env import Env
 
 PROXIES = "10.0.0.0/8, 192.0.2.7, 2001:db8:ffff::/48"
-PROXY, STRANGER = "10.1.2.3", "203.0.113.9"
+PROXY, CLIENT = "10.1.2.3", "203.0.113.9"
 
 
-def config_of(proxies: str, monkeypatch: Any) -> dict[str, Any]:
-    """The web process's uvicorn settings for forwarded headers."""
+def read_config(proxies: str, monkeypatch: Any) -> dict[str, Any]:
+    """Return the web process's uvicorn settings for forwarded headers."""
     config: dict[str, Any] = {}
 
     class ConfigCaptured(Exception):
@@ -37,12 +37,12 @@ def config_of(proxies: str, monkeypatch: Any) -> dict[str, Any]:
     return config
 
 
-def counted(kind: str, peer: str, forwarded: list[str], config: dict[str, Any]) -> str:
-    """The network that a request from `peer` is counted under, as the table identifies it."""
-    seen: list[dict[str, Any]] = []
+def identify_client(kind: str, peer: str, forwarded: list[str], config: dict[str, Any]) -> str:
+    """Return the address or network under which a request from `peer` is counted."""
+    scopes: list[dict[str, Any]] = []
 
     async def application(scope: dict[str, Any], receive: Any, send: Any) -> None:
-        seen.append(scope)
+        scopes.append(scope)
 
     served: Any = application
     if config["proxy_headers"]:
@@ -55,7 +55,7 @@ def counted(kind: str, peer: str, forwarded: list[str], config: dict[str, Any]) 
         "headers": [(b"x-forwarded-for", value.encode("latin-1")) for value in forwarded],
     }
     asyncio.run(served(scope, None, None))
-    identity = identify({}, (seen[0]["client"] or ("",))[0], lambda: None)
+    identity = identify({}, (scopes[0]["client"] or ("",))[0], lambda: None)
     assert identity.kind is IdentityKind.IP
     return identity.value
 
@@ -65,24 +65,24 @@ def counted(kind: str, peer: str, forwarded: list[str], config: dict[str, Any]) 
     ("peer", "forwarded", "expected"),
     [
         # Only proxies are trusted.
-        (STRANGER, ["198.51.100.1"], STRANGER),
-        (STRANGER, ["10.9.9.9"], STRANGER),
+        (CLIENT, ["198.51.100.1"], CLIENT),
+        (CLIENT, ["10.9.9.9"], CLIENT),
         (PROXY, [], PROXY),
         (PROXY, ["198.51.100.1"], "198.51.100.1"),
-        # What a client wrote itself stands to the left of what a proxy added.
+        # Entries of the client are left of those that a proxy added.
         (PROXY, ["1.1.1.1, 8.8.8.8, 198.51.100.1"], "198.51.100.1"),
         (PROXY, ["10.9.9.9, 198.51.100.1"], "198.51.100.1"),
         (PROXY, ["1.1.1.1", "198.51.100.1"], "198.51.100.1"),
-        # Through several proxies: the first from the right that is none.
+        # Through several proxies: the first address from the right that is not a proxy.
         (PROXY, ["1.1.1.1, 198.51.100.1, 192.0.2.7, 10.4.4.4"], "198.51.100.1"),
         (PROXY, ["198.51.100.1, 192.0.2.8, 10.4.4.4"], "192.0.2.8"),
-        # Of IPv6 the network counts, with a port or without.
+        # An IPv6 client counts as its network, with or without a port.
         (PROXY, ["2001:db8:1:2:3::4"], "2001:db8:1:2::/64"),
         (PROXY, ["[2001:db8:1:2::9]:443"], "2001:db8:1:2::/64"),
         ("2001:db8:ffff::1", ["2001:db8:1:2::9, 2001:db8:ffff::2"], "2001:db8:1:2::/64"),
         (PROXY, ["::ffff:198.51.100.1"], "198.51.100.1"),
         (PROXY, ["198.51.100.1:4711"], "198.51.100.1"),
-        # Garbage is one client, whatever it says.
+        # All invalid values count as one client.
         (PROXY, ["1.1.1.1, <script>"], "unknown"),
         (PROXY, ["1.1.1.1, unknown"], "unknown"),
         (PROXY, ["999.1.1.1"], "unknown"),
@@ -91,17 +91,17 @@ def counted(kind: str, peer: str, forwarded: list[str], config: dict[str, Any]) 
 def test_client_is_the_rightmost_address_that_is_not_a_trusted_proxy(
     monkeypatch, kind, peer, forwarded, expected
 ):
-    config = config_of(PROXIES, monkeypatch)
+    config = read_config(PROXIES, monkeypatch)
 
-    assert counted(kind, peer, forwarded, config) == expected
+    assert identify_client(kind, peer, forwarded, config) == expected
 
 
 @pytest.mark.parametrize("kind", ["http", "websocket"])
-@pytest.mark.parametrize("peer", ["127.0.0.1", PROXY, STRANGER])
+@pytest.mark.parametrize("peer", ["127.0.0.1", PROXY, CLIENT])
 def test_forwarded_header_is_ignored_without_trusted_proxies(monkeypatch, kind, peer):
-    config = config_of("", monkeypatch)
+    config = read_config("", monkeypatch)
 
-    assert counted(kind, peer, ["198.51.100.1"], config) == peer
+    assert identify_client(kind, peer, ["198.51.100.1"], config) == peer
 
 
 @pytest.mark.parametrize("word", ["proxy.example", "10.0.0.0/33", "*"])

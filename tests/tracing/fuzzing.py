@@ -1,4 +1,4 @@
-"""What clients never send and the world does: the pieces that fuzzing puts together."""
+"""Strategies for malformed requests: JSON values, bad runs, compressed and damaged bodies."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import zstandard
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-USUAL = 4
-EXAMPLES = int(os.environ.get("EXAMPLES", USUAL))
-"""`make fuzz EXAMPLES=100` asks 25 times as often as `make test`."""
+DEFAULT_EXAMPLES = 4
+EXAMPLES = int(os.environ.get("EXAMPLES", DEFAULT_EXAMPLES))
+"""`make fuzz EXAMPLES=100` tries 25 times as many examples as `make test`."""
 
 
-def often(times: int) -> settings:
-    """Settings for so many examples, more of them under `make fuzz`."""
+def fuzz_settings(times: int) -> settings:
+    """Return settings for that number of examples; `make fuzz` multiplies it."""
     return settings(
-        max_examples=max(1, times * EXAMPLES // USUAL),
+        max_examples=max(1, times * EXAMPLES // DEFAULT_EXAMPLES),
         deadline=None,
         suppress_health_check=list(HealthCheck),
     )
@@ -36,7 +36,7 @@ JSON = st.recursive(
     max_leaves=12,
 )
 
-# What is wrong with a run, so that it is refused and named.
+# Each makes a run invalid, so that the response names the run.
 BAD_RUNS: list[dict[str, Any]] = [
     {"run_type": "nonsense"},
     {"run_type": 5},
@@ -49,18 +49,25 @@ BAD_RUNS: list[dict[str, Any]] = [
     {"trace_id": "no id"},
     {"dotted_order": "20260101T000000000000Z"},
     {"dotted_order": "x.y.z"},
-    {"session_id": "nobody"},
+    {"session_id": "not-a-uuid"},
     {"session_name": "n" * 10_000},
     {"parent_run_id": 7},
 ]
 
-WHOLE = ["identity", "gzip", "deflate", "zstd", "zstd of several frames", "gzip of several members"]
+ENCODINGS = [
+    "identity",
+    "gzip",
+    "deflate",
+    "zstd",
+    "zstd of several frames",
+    "gzip of several members",
+]
 
 
-def packed(body: bytes, how: str) -> tuple[bytes, str]:
-    """The body packed in that way, and its Content-Encoding."""
+def encode_body(body: bytes, encoding: str) -> tuple[bytes, str]:
+    """Return the body in that encoding, and its Content-Encoding header."""
     middle = len(body) // 2
-    match how:
+    match encoding:
         case "gzip":
             return gzip.compress(body, mtime=0), "gzip"
         case "gzip of several members":
@@ -86,23 +93,23 @@ DAMAGES = st.lists(
     min_size=1,
     max_size=3,
 )
-"""What is done to a body: how, how far into it, to how many bytes, and with which others."""
+"""Damages to a body: kind, relative position, number of bytes, and bytes to insert."""
 
 
-def damaged(body: bytes, damages: list[tuple[str, float, int, bytes]]) -> bytes:
-    """The bytes cut, with others in them, some of them twice or missing."""
-    found = bytearray(body)
-    for how, where, count, others in damages:
-        at = int(where * len(found))
-        match how:
+def damage(body: bytes, damages: list[tuple[str, float, int, bytes]]) -> bytes:
+    """Apply the damages in order."""
+    result = bytearray(body)
+    for kind, position, count, inserted in damages:
+        offset = int(position * len(result))
+        match kind:
             case "cut":
-                del found[at:]
+                del result[offset:]
             case "flip":
-                found[at : at + 1] = others[:1]
+                result[offset : offset + 1] = inserted[:1]
             case "drop":
-                del found[at : at + count]
+                del result[offset : offset + count]
             case "twice":
-                found[at:at] = found[at : at + count]
+                result[offset:offset] = result[offset : offset + count]
             case "insert":
-                found[at:at] = others
-    return bytes(found)
+                result[offset:offset] = inserted
+    return bytes(result)

@@ -1,4 +1,4 @@
-"""Deleting traces: nothing of them is left in any table or in object storage."""
+"""Deleted traces leave no row in any table and no file in object storage."""
 
 from __future__ import annotations
 
@@ -10,22 +10,26 @@ from django.db import connection
 
 from apps.core.ids import uuid7
 from apps.feedback.models import Feedback
+from apps.trace_store import run_store
+from apps.trace_store.models import PendingFileDeletion
 from apps.trace_store.postgres.postprocess import processor
 from apps.trace_store.postgres.writing import delete_runs
-from apps.tracing.models import PendingFileDeletion, Share, TraceDeletion
-from apps.tracing.services import deletion, ensure_project, upgrade_traces
-from tests.factories.tracing import form, ingest, read, rows, stored_run, wire_run
+from apps.tracing.models import Share, TraceDeletion
+from apps.tracing.services import deletion, upgrade_traces
+from tests.factories.tracing import (
+    count_stored_runs,
+    ingest,
+    multipart_body,
+    read_run,
+    stored_run,
+    wire_run,
+)
 
 PICTURE = b"a picture of quetzalcoatlus"
 
 
-@pytest.fixture
-def project(workspace):
-    return ensure_project(workspace.pk, "default")
-
-
-def tree(workspace, project, api):
-    """A trace with everything that can be known about one, told by a word that nothing else has."""
+def store_full_trace(workspace, project, api):
+    """Store a trace with every kind of related row, all marked by a unique word."""
     root = wire_run(
         name="quetzalcoatlus",
         inputs={"question": "quetzalcoatlus"},
@@ -34,7 +38,7 @@ def tree(workspace, project, api):
     )
     child = wire_run(parent=root, error="quetzalcoatlus")
     response = api.multipart(
-        form(
+        multipart_body(
             (f"post.{root['id']}", root),
             (f"post.{child['id']}", child),
             (f"attachment.{child['id']}.picture", PICTURE, "Content-Type: image/png"),
@@ -55,9 +59,9 @@ def tree(workspace, project, api):
     return root, child
 
 
-def traces_left(*words):
-    """The tables in which a word occurs, in text, JSON or bytes."""
-    found = set()
+def tables_containing(*words):
+    """Return the tables in which a word occurs, in text, JSON or bytes."""
+    tables_found = set()
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
@@ -66,174 +70,186 @@ def traces_left(*words):
         tables = [name for (name,) in cursor.fetchall()]
         for table in tables:
             for word in words:
-                for form_of in (word, word.encode().hex(), word.replace("-", "")):
+                for text in (word, word.encode().hex(), word.replace("-", "")):
                     cursor.execute(
-                        f'SELECT count(*) FROM "{table}" t WHERE t::text ILIKE %s', [f"%{form_of}%"]
+                        f'SELECT count(*) FROM "{table}" t WHERE t::text ILIKE %s', [f"%{text}%"]
                     )
                     if cursor.fetchone()[0]:
-                        found.add(table)
-    return found
+                        tables_found.add(table)
+    return tables_found
 
 
-def stored_files(folder=""):
+def list_stored_files(folder=""):
     folders, files = default_storage.listdir(folder)
-    inner = [one for name in folders for one in stored_files(f"{folder}/{name}".lstrip("/"))]
+    inner = [path for name in folders for path in list_stored_files(f"{folder}/{name}".lstrip("/"))]
     return [*(f"{folder}/{name}" for name in files), *inner]
 
 
-def test_strangers_and_readers_delete_nothing(client, api_of, workspace, stranger, project):
+def test_outsiders_and_readers_delete_nothing(
+    client, make_api, workspace, other_workspace, project
+):
     run_id = stored_run(workspace)
     body = {"session_id": str(project.pk), "trace_ids": [str(run_id)]}
 
     for path in ("/runs/delete", "/runs/delete/traces"):
         assert client.post(path, body, content_type="application/json").status_code == 401
-        assert api_of(workspace, "read").post(path, body).status_code == 403
-        assert api_of(stranger).post(path, body).status_code == 404
-    assert rows() == 1
+        assert make_api(workspace, "read").post(path, body).status_code == 403
+        assert make_api(other_workspace).post(path, body).status_code == 404
+    assert count_stored_runs() == 1
 
 
-@pytest.mark.parametrize("by", ["ids", "metadata"])
-def test_nothing_of_a_trace_is_left_anywhere(api, workspace, project, by):
+@pytest.mark.parametrize("selected_by", ["ids", "metadata"])
+def test_deleting_a_trace_removes_all_its_rows_and_files(api, workspace, project, selected_by):
     kept = stored_run(workspace, extra={"metadata": {"user": 8}})
-    root, child = tree(workspace, project, api)
+    root, child = store_full_trace(workspace, project, api)
     processor.process_all()
     words = ("quetzalcoatlus", root["id"], child["id"])
     assert {"trace_store_run", "trace_store_run_payload", "feedback_feedback", "tracing_share"} <= (
-        traces_left(*words)
+        tables_containing(*words)
     )
-    assert len(stored_files()) == 1
-    which = {"trace_ids": [root["id"]]} if by == "ids" else {"metadata": {"user": [7, "x"]}}
+    assert len(list_stored_files()) == 1
+    selection = (
+        {"trace_ids": [root["id"]]} if selected_by == "ids" else {"metadata": {"user": [7, "x"]}}
+    )
 
-    response = api.post("/runs/delete", {"session_id": str(project.pk), **which})
+    response = api.post("/runs/delete", {"session_id": str(project.pk), **selection})
 
     assert response.status_code == 202
     assert (response.json()["status"], response.json()["removed_runs"]) == ("done", 2)
-    TraceDeletion.unscoped.all().delete()  # it remembers the ids
+    TraceDeletion.unscoped.all().delete()  # the row contains the ids
     processor.process_all()
-    assert traces_left("quetzalcoatlus") == set()
-    assert traces_left(*words) <= {"audit_entry"}  # it says which traces who deleted
-    assert stored_files() == []
-    assert read(workspace, kept).row.id == kept
+    assert tables_containing("quetzalcoatlus") == set()
+    assert tables_containing(*words) <= {"audit_entry"}  # the audit entry names the deleted traces
+    assert list_stored_files() == []
+    assert read_run(workspace, kept).row.id == kept
     assert api.get(f"/sessions/{project.pk}").json()["run_count"] == 1
 
 
-def test_traces_of_another_project_with_the_same_ids_stay(api, workspace, project):
+def test_traces_with_the_same_ids_in_another_project_are_kept(api, workspace, project):
     run = wire_run()
     ingest(workspace, run)
     ingest(workspace, run | {"session_name": "replica"})
 
     api.post("/runs/delete", {"session_id": str(project.pk), "trace_ids": [run["id"]]})
 
-    assert rows() == 1
-    assert read(workspace, run["id"]).row.project_id != project.pk
+    assert count_stored_runs() == 1
+    assert read_run(workspace, run["id"]).row.project_id != project.pk
 
 
-def test_a_large_deletion_goes_on_after_the_answer(api, workspace, project, monkeypatch):
+def test_a_large_deletion_continues_after_the_response(api, workspace, project, monkeypatch):
     monkeypatch.setattr(delete_runs, "BATCH_SIZE", 2)
-    monkeypatch.setattr(delete_runs.delete_trace_runs, "__kwdefaults__", {"limit": 2})
     queued = []
     monkeypatch.setattr(deletion.dispatch, "delete_traces", queued.append)
     root = wire_run()
     ingest(workspace, root, *(wire_run(parent=root) for _ in range(9)))
     body = {"session_id": str(project.pk), "trace_ids": [root["id"]]}
 
-    answer = api.post("/runs/delete", body).json()
+    deletion_body = api.post("/runs/delete", body).json()
 
-    assert (answer["status"], rows(), queued) == ("pending", 4, [UUID(answer["id"])])
-    assert deletion.process_deletion(UUID(answer["id"]))
-    done = api.get(f"/runs/delete/{answer['id']}").json()
-    assert (done["status"], done["removed_runs"], rows()) == ("done", 10, 0)
+    assert (deletion_body["status"], count_stored_runs(), queued) == (
+        "pending",
+        4,
+        [UUID(deletion_body["id"])],
+    )
+    assert deletion.process_deletion(UUID(deletion_body["id"]))
+    finished = api.get(f"/runs/delete/{deletion_body['id']}").json()
+    assert (finished["status"], finished["removed_runs"], count_stored_runs()) == ("done", 10, 0)
 
 
-def test_what_is_deleted_by_metadata_is_hidden_before_it_is_found(
-    api, workspace, project, monkeypatch
-):
+def test_traces_being_deleted_by_metadata_are_hidden_at_once(api, workspace, project, monkeypatch):
     monkeypatch.setattr(deletion, "INLINE_BATCHES", 0)
     monkeypatch.setattr(deletion.dispatch, "delete_traces", lambda _: None)
-    root, child = tree(workspace, project, api)
+    root, child = store_full_trace(workspace, project, api)
     kept = str(stored_run(workspace, extra={"metadata": {"user": 8}}))
     processor.process_all()
 
-    answer = api.post(
+    deletion_body = api.post(
         "/runs/delete", {"session_id": str(project.pk), "metadata": {"user": 7}}
     ).json()
     later = wire_run(extra={"metadata": {"user": 7}})
     ingest(workspace, later)
 
-    assert (answer["status"], answer["removed_runs"], rows()) == ("pending", 0, 4)
-    asked = {"session": [str(project.pk)]}
-    listed = {one["id"] for one in api.post("/runs/query", asked).json()["runs"]}
+    assert (deletion_body["status"], deletion_body["removed_runs"], count_stored_runs()) == (
+        "pending",
+        0,
+        4,
+    )
+    query = {"session": [str(project.pk)]}
+    listed = {run["id"] for run in api.post("/runs/query", query).json()["runs"]}
     assert listed == {kept, later["id"]}
-    assert {api.get(f"/runs/{one['id']}").status_code for one in (root, child)} == {404}
+    assert {api.get(f"/runs/{run['id']}").status_code for run in (root, child)} == {404}
     assert api.post("/runs/query", {"trace": root["id"]}).json()["runs"] == []
-    assert deletion.process_deletion(UUID(answer["id"]))
-    assert rows() == 2
-    done = api.get(f"/runs/delete/{answer['id']}").json()
-    assert (done["status"], done["removed_runs"]) == ("done", 2)
+    assert deletion.process_deletion(UUID(deletion_body["id"]))
+    assert count_stored_runs() == 2
+    finished = api.get(f"/runs/delete/{deletion_body['id']}").json()
+    assert (finished["status"], finished["removed_runs"]) == ("done", 2)
 
 
-def test_a_trace_larger_than_a_batch_goes_whole_though_its_word_goes_first(
+def test_a_trace_larger_than_a_batch_is_deleted_whole_by_metadata(
     api, workspace, project, monkeypatch
 ):
-    monkeypatch.setattr(delete_runs.delete_trace_runs, "__kwdefaults__", {"limit": 2})
+    monkeypatch.setattr(delete_runs, "BATCH_SIZE", 2)
     root = wire_run(extra={"metadata": {"user": 7}})
     ingest(workspace, root, *(wire_run(parent=root) for _ in range(9)))
-    wanted = TraceDeletion(workspace=workspace, project=project, metadata={"user": 7})
-    wanted.save()
+    trace_deletion = TraceDeletion(workspace=workspace, project=project, metadata={"user": 7})
+    trace_deletion.save()
 
-    assert deletion.process_deletion(wanted.pk)
+    assert deletion.process_deletion(trace_deletion.pk)
 
-    wanted.refresh_from_db()
-    assert (wanted.removed_runs, rows()) == (10, 0)
+    trace_deletion.refresh_from_db()
+    assert (trace_deletion.removed_runs, count_stored_runs()) == (10, 0)
 
 
-def test_what_was_interrupted_is_taken_up_from_its_row(api, workspace, project):
-    root, _ = tree(workspace, project, api)
-    lost = TraceDeletion(workspace=workspace, project=project, trace_ids=[root["id"]])
-    lost.save()
+def test_an_interrupted_deletion_is_continued_from_its_row(api, workspace, project):
+    root, _ = store_full_trace(workspace, project, api)
+    trace_deletion = TraceDeletion(workspace=workspace, project=project, trace_ids=[root["id"]])
+    trace_deletion.save()
 
     deletion.continue_deletions()
     deletion.continue_deletions()
 
-    lost.refresh_from_db()
-    assert (lost.status, lost.removed_runs, rows()) == ("done", 2, 0)
-    assert stored_files() == []
+    trace_deletion.refresh_from_db()
+    assert (trace_deletion.status, trace_deletion.removed_runs, count_stored_runs()) == (
+        "done",
+        2,
+        0,
+    )
+    assert list_stored_files() == []
 
 
-def test_files_whose_removal_was_interrupted_are_removed_later(api, workspace, project):
-    root, _ = tree(workspace, project, api)
-    removed = delete_runs.delete_trace_runs(workspace.pk, project.pk, [UUID(root["id"])])
-    deletion.remove_related_rows(workspace.pk, removed)
-    assert len(stored_files()) == 1
+def test_files_of_an_interrupted_deletion_are_removed_later(api, workspace, project):
+    root, _ = store_full_trace(workspace, project, api)
+    run_store.delete_traces(workspace.pk, project.pk, [UUID(root["id"])])
+    assert len(list_stored_files()) == 1
 
-    deletion.remove_pending_files()
+    run_store.delete_pending_files()
 
-    assert stored_files() == []
+    assert list_stored_files() == []
     assert not PendingFileDeletion.unscoped.exists()
 
 
-def test_a_file_stays_while_a_run_of_that_id_is_there(api, workspace, project):
-    root, child = tree(workspace, project, api)
+def test_a_file_is_kept_while_a_run_with_its_id_exists(api, workspace, project):
+    root, child = store_full_trace(workspace, project, api)
     ingest(workspace, root | {"session_name": "replica"}, child | {"session_name": "replica"})
 
     api.post("/runs/delete", {"session_id": str(project.pk), "trace_ids": [root["id"]]})
 
-    assert len(stored_files()) == 1
+    assert len(list_stored_files()) == 1
 
 
-def test_what_came_after_the_request_for_metadata_is_not_meant(workspace, project):
+def test_a_deletion_by_metadata_keeps_runs_that_arrive_later(workspace, project):
     run = wire_run(extra={"metadata": {"user": "7"}})
-    earlier = TraceDeletion(workspace=workspace, project=project, metadata={"user": "7"})
-    earlier.save()
+    trace_deletion = TraceDeletion(workspace=workspace, project=project, metadata={"user": "7"})
+    trace_deletion.save()
     ingest(workspace, run)
 
-    deletion.process_deletion(earlier.pk)
+    deletion.process_deletion(trace_deletion.pk)
 
-    assert rows() == 1
+    assert count_stored_runs() == 1
 
 
 @pytest.mark.parametrize(
-    "which",
+    "selection",
     [
         {},
         {"trace_ids": []},
@@ -246,10 +262,10 @@ def test_what_came_after_the_request_for_metadata_is_not_meant(workspace, projec
         {"metadata": "x"},
     ],
 )
-def test_a_request_that_is_not_clear_deletes_nothing(api, workspace, project, which):
+def test_an_invalid_selection_deletes_nothing(api, workspace, project, selection):
     stored_run(workspace)
 
-    response = api.post("/runs/delete", {"session_id": str(project.pk), **which})
+    response = api.post("/runs/delete", {"session_id": str(project.pk), **selection})
 
     assert response.status_code == 422
-    assert rows() == 1
+    assert count_stored_runs() == 1

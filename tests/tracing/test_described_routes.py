@@ -1,6 +1,6 @@
-"""The OpenAPI document: true to the routes, and none of them fails whatever it is sent.
+"""The OpenAPI document matches the routes, and no route answers 5xx to any generated request.
 
-`make fuzz EXAMPLES=100` asks each route more often than `make test` does.
+`make fuzz EXAMPLES=100` tries more requests for each route than `make test`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from hypothesis import strategies as st
 from apps.tracing.api import openapi
 from tests.factories.api_keys import key_for
 from tests.other_tenant import PARAMETER
-from tests.tenant_fixtures import plant
+from tests.tenant_fixtures import create_tracing_rows
+
+pytestmark = pytest.mark.exhaustive
 
 EXAMPLES = int(os.environ.get("EXAMPLES", "4"))
 METHODS = ("get", "post", "put", "patch", "delete")
@@ -32,19 +34,19 @@ OPERATIONS = [
 SUBJECTS = sorted({path.split("/")[1] for _, path in OPERATIONS})
 
 
-def shown(path):
-    """The path as Django routes have it, without the names of its parameters' converters."""
+def document_path(path):
+    """Return the path of a Django route without the converters of its parameters."""
     return PARAMETER.sub(r"{\1}", path)
 
 
-def test_the_document_is_served_to_everybody(client, db):
+def test_the_document_is_served_without_authentication(client, db):
     response = client.get("/api/v1/openapi.json")
 
     assert response.status_code == 200
     assert response.json() == json.loads(json.dumps(DOCUMENT))
 
 
-def test_every_route_of_tracing_is_described():
+def test_the_document_describes_every_route_of_tracing():
     from apps.feedback.api import urls as feedback_urls
     from apps.ingest.api import urls as ingest_urls
     from apps.tracing.api import urls as tracing_urls
@@ -54,39 +56,41 @@ def test_every_route_of_tracing_is_described():
         *feedback_urls.urlpatterns,
         *ingest_urls.urlpatterns,
     ]
-    plain = {shown(f"/{pattern.pattern}") for pattern in patterns}
+    paths = {document_path(f"/{pattern.pattern}") for pattern in patterns}
 
-    # What gives out files or schemas, the document itself, and what only machines call.
-    assert {path for path in plain if path not in DOCUMENT["paths"]} == {
+    # Routes that serve files or schemas, the document itself, and routes that only machines call.
+    assert {path for path in paths if path not in DOCUMENT["paths"]} == {
         "/public/download",
         "/public/{token}/run/{run_id}/attachments/{name}",
         "/openapi.json",
         "/public/schemas/v1/tooldef.json",
         "/public/schemas/v1/message.json",
         "/otel/v1/claude_code",
+        "/otel/v1/metrics",
+        "/otel/v1/logs",
         "/auth",
         "/^(?:(?:.+/)?v1/)?metadata/submit$",
     }
 
 
 @pytest.fixture
-def planted(workspace):
-    return plant(workspace, "word", "secret")
+def tenant_rows(workspace):
+    return create_tracing_rows(workspace, "word", "secret")
 
 
-def text(value):
+def to_text(value):
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def sent(client, case, planted, real):
-    """The case by Django's client; where `real` says so, with the ids of rows that are there."""
+def send_case(client, case, tenant_rows, real):
+    """Send the case with Django's client; `real` puts ids of existing rows into the path."""
     path = case.path
     for name, value in (case.path_parameters or {}).items():
-        known = planted.get(name)
-        given = str(known) if real and known is not None else text(value)
-        path = path.replace(f"{{{name}}}", given.replace("?", "%3F").replace("#", "%23"))
+        row_id = tenant_rows.get(name)
+        segment = str(row_id) if real and row_id is not None else to_text(value)
+        path = path.replace(f"{{{name}}}", segment.replace("?", "%3F").replace("#", "%23"))
     query = case.query or {}
-    body, kind = case.body, case.media_type
+    body, content_type = case.body, case.media_type
     if isinstance(body, schemathesis.core.NotSet) or body is None:
         data = b""
     elif isinstance(body, bytes):
@@ -102,9 +106,9 @@ def sent(client, case, planted, real):
         case.method,
         path.encode("utf-8", "surrogatepass").decode("latin-1"),
         data,
-        content_type=kind or "application/json",
+        content_type=content_type or "application/json",
         query_params={
-            name: [text(one) for one in value] if isinstance(value, list) else text(value)
+            name: [to_text(item) for item in value] if isinstance(value, list) else to_text(value)
             for name, value in query.items()
         },
         headers=headers,
@@ -112,20 +116,20 @@ def sent(client, case, planted, real):
 
 
 @pytest.mark.parametrize("subject", SUBJECTS)
-def test_no_route_fails_whatever_it_is_sent(subject, workspace, planted):
+def test_no_generated_request_fails_with_a_server_error(subject, workspace, tenant_rows):
     client = Client(headers={"X-Api-Key": key_for(workspace)}, raise_request_exception=False)
-    failed = []
+    failures = []
 
     for method, path in OPERATIONS:
         if path.split("/")[1] == subject:
-            described = schemathesis.openapi.from_dict(DOCUMENT)[path][method.upper()]
-            failed += asked(client, described, planted)
+            operation = schemathesis.openapi.from_dict(DOCUMENT)[path][method.upper()]
+            failures += find_failures(client, operation, tenant_rows)
 
-    assert failed == []
+    assert failures == []
 
 
-def asked(client, described, planted):
-    """The first failure of the operation, and the request that it took."""
+def find_failures(client, operation, tenant_rows):
+    """Return the first failure of the operation with its request."""
 
     @settings(
         max_examples=EXAMPLES,
@@ -134,16 +138,16 @@ def asked(client, described, planted):
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
-    @given(case=described.as_strategy(), real=st.booleans())
-    def ask(case, real):
+    @given(case=operation.as_strategy(), real=st.booleans())
+    def check_case(case, real):
         with transaction.atomic():
-            response = sent(client, case, planted, real)
+            response = send_case(client, case, tenant_rows, real)
             transaction.set_rollback(True)
-        said = response.status_code, response.content[:300], case.as_curl_command()
-        assert response.status_code < 500 or response.status_code == 501, said
+        failure_details = response.status_code, response.content[:300], case.as_curl_command()
+        assert response.status_code < 500 or response.status_code == 501, failure_details
 
     try:
-        ask()
+        check_case()
     except AssertionError as failure:
-        return [f"{described.label}: {failure}"]
+        return [f"{operation.label}: {failure}"]
     return []

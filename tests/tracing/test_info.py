@@ -7,14 +7,14 @@ import pytest
 
 @pytest.mark.parametrize("prefix", ["", "/api/v1", "/api"])
 @pytest.mark.parametrize("key", [None, "unknown"])
-def test_info_answers_anybody(client, db, prefix, key):
+def test_info_is_served_without_a_valid_key(client, db, prefix, key):
     response = client.get(f"{prefix}/info", headers={"X-Api-Key": key} if key else {})
 
     assert response.status_code == 200
     assert response.json()["version"] >= "0.18.0"
 
 
-def test_info_says_all_that_clients_index_without_a_default(client, db):
+def test_info_has_every_key_that_clients_require(client, db):
     info = client.get("/info").json()
 
     assert info["batch_ingest_config"] == {
@@ -29,6 +29,14 @@ def test_info_says_all_that_clients_index_without_a_default(client, db):
     assert flags["zstd_compression_enabled"]
     assert flags["gzip_body_enabled"]
     assert flags["ch_query_enabled"]
+
+
+def test_info_announces_no_multipart_routes_of_examples(api):
+    flags = api.get("/info").json()["instance_flags"]
+
+    assert api.post("/v1/platform/examples/multipart", {}).status_code == 404
+    assert flags["dataset_examples_multipart_enabled"] is False
+    assert flags["examples_multipart_enabled"] is False
 
 
 @pytest.mark.parametrize("path", ["/ok", "/api/v1/ok", "/info/health"])

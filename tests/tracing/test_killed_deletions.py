@@ -1,4 +1,4 @@
-"""Deletions whose process is killed in their middle: nothing is half there, and they end."""
+"""Deletions whose process is killed in the middle leave no partial run, and are finished later."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from django.db import connection
 
 from apps.feedback.models import Feedback
 from apps.tracing.models import Project, TraceDeletion
-from apps.tracing.services import delete_project, deletion, ensure_project, maintenance
-from tests.factories.organizations import WorkspaceFactory
-from tests.factories.tracing import ingest, rows, wire_run
+from apps.tracing.services import delete_project, deletion
+from tests.factories.tracing import count_stored_runs, ingest, wire_run
 
 pytestmark = [
     pytest.mark.integration,
@@ -24,46 +23,34 @@ pytestmark = [
 ]
 RUNS, BATCH = 30, 8
 
-# Says when a batch is gone and when the next one has gone too but is not yet committed.
+# Prints a line per deleted batch and blocks before the second batch is committed.
 WORKER = """
 import sys, threading, django
 django.setup()
 from uuid import UUID
-from apps.tracing.services import deletion, maintenance
+from apps.tracing.services import deletion
 from apps.trace_store.postgres.writing import delete_runs
-for delete in (delete_runs.delete_trace_runs, delete_runs.delete_project_runs):
-    delete.__kwdefaults__["limit"] = delete_runs.BATCH_SIZE = int(sys.argv[2])
-done, forget = [], deletion.remove_related_rows
-def counted(workspace_id, removed):
-    found = forget(workspace_id, removed)
-    done.append(removed)
-    print(len(done), flush=True)
-    if len(done) == 2:
+delete_runs.BATCH_SIZE = int(sys.argv[2])
+batches, delete_related_rows = [], delete_runs.delete_related_rows
+def count_batch(relation, params):
+    delete_related_rows(relation, params)
+    batches.append(params)
+    print(len(batches), flush=True)
+    if len(batches) == 2:
         threading.Event().wait()
-    return found
-deletion.remove_related_rows = counted
+delete_runs.delete_related_rows = count_batch
 if sys.argv[1]:
     deletion.process_deletion(UUID(sys.argv[1]))
 else:
-    maintenance.remove_deleted_projects()
+    deletion.remove_deleted_projects()
 """
 
 
 @pytest.fixture
-def workspace():
-    return WorkspaceFactory()
-
-
-@pytest.fixture
-def project(workspace):
-    return ensure_project(workspace.pk, "default")
-
-
-@pytest.fixture
 def trace(workspace, project):
-    """A trace of many runs, each with feedback; the ids of all its runs."""
-    root = wire_run(inputs={"a": "said"})
-    children = [wire_run(parent=root, outputs={"b": "said"}) for _ in range(RUNS - 1)]
+    """The ids of the runs of a trace of many runs, each with feedback."""
+    root = wire_run(inputs={"a": "text"})
+    children = [wire_run(parent=root, outputs={"b": "text"}) for _ in range(RUNS - 1)]
     ingest(workspace, root, *children)
     ids = [run["id"] for run in (root, *children)]
     for run_id in ids:
@@ -73,7 +60,7 @@ def trace(workspace, project):
     return ids
 
 
-def killed_in_its_second_batch(deletion_id: UUID | None, data_dir) -> None:
+def kill_in_second_batch(deletion_id: UUID | None, data_dir) -> None:
     database = connection.settings_dict
     process = subprocess.Popen(
         [sys.executable, "-c", WORKER, str(deletion_id or ""), str(BATCH)],
@@ -93,8 +80,8 @@ def killed_in_its_second_batch(deletion_id: UUID | None, data_dir) -> None:
         process.wait()
 
 
-def nothing_is_half_there(api, project, ids):
-    """The reader meets none of the runs; what is left of them has everything that belongs to it."""
+def assert_no_partial_runs(api, project, ids):
+    """No API returns the runs; the remaining rows still have their payload and feedback."""
     body = {"session": [str(project.pk)]}
     assert api.post("/runs/query", body).json()["runs"] == []
     assert api.post("/runs/query", {"trace": ids[0]} | body).json()["runs"] == []
@@ -109,33 +96,35 @@ def nothing_is_half_there(api, project, ids):
         assert cursor.fetchone() == (RUNS - BATCH, RUNS - BATCH, RUNS - BATCH)
 
 
-def nothing_is_left(workspace):
-    assert rows() == 0
+def assert_all_deleted(workspace):
+    assert count_stored_runs() == 0
     assert not Feedback.objects.for_workspace(workspace).exists()
 
 
-def test_a_deletion_by_id_is_ended_by_the_next_worker(api, workspace, project, trace, tmp_path):
-    asked = TraceDeletion(workspace=workspace, project=project, trace_ids=[trace[0]])
-    asked.save()
+def test_a_killed_deletion_by_id_is_finished_by_the_next_worker(
+    api, workspace, project, trace, tmp_path
+):
+    trace_deletion = TraceDeletion(workspace=workspace, project=project, trace_ids=[trace[0]])
+    trace_deletion.save()
 
-    killed_in_its_second_batch(asked.pk, tmp_path)
+    kill_in_second_batch(trace_deletion.pk, tmp_path)
 
-    nothing_is_half_there(api, project, trace)
+    assert_no_partial_runs(api, project, trace)
     deletion.continue_deletions()
-    asked.refresh_from_db()
-    assert (asked.status, asked.removed_runs) == ("done", RUNS)
-    nothing_is_left(workspace)
+    trace_deletion.refresh_from_db()
+    assert (trace_deletion.status, trace_deletion.removed_runs) == ("done", RUNS)
+    assert_all_deleted(workspace)
 
 
-def test_the_deletion_of_a_project_is_ended_by_the_next_worker(
+def test_a_killed_project_deletion_is_finished_by_the_next_worker(
     api, workspace, project, trace, tmp_path
 ):
     delete_project(project=project)
 
-    killed_in_its_second_batch(None, tmp_path)
+    kill_in_second_batch(None, tmp_path)
 
-    nothing_is_half_there(api, project, trace)
+    assert_no_partial_runs(api, project, trace)
     assert api.get(f"/sessions/{project.pk}").status_code == 404
-    maintenance.remove_deleted_projects()
+    deletion.remove_deleted_projects()
     assert not Project.objects.for_workspace(workspace).filter(pk=project.pk).exists()
-    nothing_is_left(workspace)
+    assert_all_deleted(workspace)

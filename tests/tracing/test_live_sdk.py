@@ -65,7 +65,7 @@ def agent(question: str, picture: Attachment) -> tuple[str, str]:
     return str(run.id), research(question)
 
 
-def traced(client: Client, project: str) -> str:
+def send_trace(client: Client, project: str) -> str:
     picture = Attachment(mime_type="image/png", data=PICTURE)
     with tracing_context(enabled=True, client=client, project_name=project):
         run_id, _ = agent("why?", picture)
@@ -73,22 +73,22 @@ def traced(client: Client, project: str) -> str:
     return run_id
 
 
-def tree(run: Run) -> dict[str, object]:
+def to_tree(run: Run) -> dict[str, object]:
     return {
         "name": run.name,
         "type": run.run_type,
         "status": run.status,
         "inputs": run.inputs,
-        "children": [tree(child) for child in run.child_runs or ()],
+        "children": [to_tree(child) for child in run.child_runs or ()],
     }
 
 
-def test_a_nested_function_comes_back_as_the_same_tree(client, project):
-    run_id = traced(client, project)
+def test_a_nested_function_is_read_back_as_the_same_tree(client, project):
+    run_id = send_trace(client, project)
 
     run = client.read_run(run_id, load_child_runs=True)
 
-    assert tree(run) == {
+    assert to_tree(run) == {
         "name": "agent",
         "type": "chain",
         "status": "success",
@@ -127,8 +127,8 @@ def test_a_nested_function_comes_back_as_the_same_tree(client, project):
     assert model.extra["metadata"]["ls_model_name"] == "fake-1"
 
 
-def test_an_attachment_comes_back_byte_for_byte(client, project):
-    run = client.read_run(traced(client, project))
+def test_an_attachment_is_read_back_byte_for_byte(client, project):
+    run = client.read_run(send_trace(client, project))
 
     attachment = run.attachments["picture"]
     assert attachment["mime_type"] == "image/png"
@@ -136,7 +136,7 @@ def test_an_attachment_comes_back_byte_for_byte(client, project):
 
 
 def test_runs_are_listed_by_project_name(client, project):
-    traced(client, project)
+    send_trace(client, project)
 
     assert [run.name for run in client.list_runs(project_name=project, is_root=True)] == ["agent"]
     assert [run.name for run in client.list_runs(project_name=project, error=True)] == [
@@ -146,7 +146,7 @@ def test_runs_are_listed_by_project_name(client, project):
     assert client.read_project(project_name=project).run_count == 4
 
 
-def test_a_list_longer_than_a_page_is_whole(client, project):
+def test_a_list_longer_than_a_page_is_complete(client, project):
     @traceable
     def many() -> None:
         for n in range(119):
@@ -176,14 +176,14 @@ def test_runs_written_one_by_one_are_read(client, project):
 
 def test_several_threads_write_one_project(client, project):
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda _: traced(client, project), range(8)))
+        run_ids = list(pool.map(lambda _: send_trace(client, project), range(8)))
 
     assert {str(run.id) for run in client.list_runs(project_name=project, is_root=True)} == set(
-        found
+        run_ids
     )
 
 
-def test_what_is_not_there_is_the_clients_not_found_error(client):
+def test_a_missing_run_raises_the_not_found_error_of_the_client(client):
     with pytest.raises(LangSmithNotFoundError):
         client.read_run(uuid.uuid4())
     with pytest.raises(LangSmithNotFoundError):
@@ -191,29 +191,29 @@ def test_what_is_not_there_is_the_clients_not_found_error(client):
     assert not client.has_project(f"none {uuid.uuid4()}")
 
 
-def test_a_wrong_key_is_the_clients_auth_error(live):
-    stranger = Client(api_url=live.api_url, api_key="slip_wrong", auto_batch_tracing=False)
+def test_a_wrong_key_raises_the_auth_error_of_the_client(live):
+    other_client = Client(api_url=live.api_url, api_key="slip_wrong", auto_batch_tracing=False)
 
-    assert stranger.info.batch_ingest_config is not None
+    assert other_client.info.batch_ingest_config is not None
     with pytest.raises(LangSmithAuthError):
-        stranger.read_run(uuid.uuid4())
+        other_client.read_run(uuid.uuid4())
 
 
-def test_projects_are_made_changed_and_deleted(client, project):
-    made = client.create_project(project, metadata={"a": 1})
-    client.update_project(made.id, description="changed")
+def test_projects_are_created_changed_and_deleted(client, project):
+    row = client.create_project(project, metadata={"a": 1})
+    client.update_project(row.id, description="changed")
 
-    assert client.read_project(project_id=made.id).description == "changed"
-    assert project in [one.name for one in client.list_projects(name=project)]
+    assert client.read_project(project_id=row.id).description == "changed"
+    assert project in [listed.name for listed in client.list_projects(name=project)]
     with pytest.raises(LangSmithError):
         client.create_project(project)
-    assert client.create_project(project, upsert=True).id == made.id
-    client.delete_project(project_id=made.id)
+    assert client.create_project(project, upsert=True).id == row.id
+    client.delete_project(project_id=row.id)
     assert not client.has_project(project)
 
 
-def test_the_address_of_a_run_is_the_pages(client, live, project):
-    run = client.read_run(traced(client, project))
+def test_the_url_of_a_run_is_the_address_of_its_page(client, live, project):
+    run = client.read_run(send_trace(client, project))
 
     url = client.get_run_url(run=run)
 

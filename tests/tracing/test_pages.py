@@ -1,8 +1,9 @@
-"""The pages of tracing over HTTP: what they show, what they refuse, what they cost."""
+"""The tracing pages over HTTP: content, rejected input and number of queries."""
 
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -14,60 +15,62 @@ from apps.feedback.models import Feedback
 from apps.trace_store import RunQuery, run_store
 from apps.trace_store.aggregation import MetricsQuery
 from apps.trace_store.metrics import Measure
-from apps.tracing.models import ModelPrice, Project, SavedView, Share
-from tests.console.conftest import person, signed_in
+from apps.trace_store.models import ModelPrice
+from apps.tracing.models import Project, SavedView, Share
+from apps.tracing.pages.columns import STANDARD_COLUMNS
+from apps.tracing.pages.projects import STATS_DAYS
+from apps.tracing.pages.run_list import RUNS_PER_PAGE
+from apps.web_ui import time_zone
+from tests.console.conftest import create_workspace_user, signed_in
 from tests.factories.organizations import WorkspaceFactory
-from tests.factories.tracing import ingest, read, rows, stored_run, wire_run
+from tests.factories.tracing import (
+    count_stored_runs,
+    ingest,
+    read_run,
+    start_fields,
+    stored_run,
+    wire_run,
+)
 
 pytestmark = pytest.mark.django_db
 FRAGMENT = {"HX-Request": "true"}
 
 
 @pytest.fixture
-def workspace():
-    return WorkspaceFactory(name="Desk", organization__name="Northwind")
-
-
-@pytest.fixture
-def page(workspace) -> Client:
-    return signed_in(person(workspace, "editor"))
-
-
-@pytest.fixture
 def viewer(workspace) -> Client:
-    return signed_in(person(workspace, "viewer"))
+    return signed_in(create_workspace_user(workspace, "viewer"))
 
 
-def project_address(workspace, run_id):
-    project_id = read(workspace, run_id).row.project_id
+def project_url(workspace, run_id):
+    project_id = read_run(workspace, run_id).row.project_id
     return f"/o/{workspace.pk}/projects/p/{project_id}"
 
 
-def names(response):
+def run_names(response):
     return [listed.row.name for listed in response.context["list"].rows]
 
 
-def test_a_stranger_sees_none_of_the_pages(workspace):
+def test_an_outsider_gets_404_on_every_page(workspace):
     run_id = stored_run(workspace)
-    base = project_address(workspace, run_id)
-    stranger = signed_in(person(WorkspaceFactory(), "admin"))
+    base = project_url(workspace, run_id)
+    outsider = signed_in(create_workspace_user(WorkspaceFactory(), "admin"))
 
     paths = ["", "/facets", "/strip", "/values?field=name", "/monitoring", "/threads", "/settings"]
     paths += [f"/compare?a={run_id}", "/thread?thread=t", "/download", f"/r/{run_id}"]
     paths += [f"/r/{run_id}/tree.json", f"/r/{run_id}/download", f"/r/{run_id}/share"]
 
-    assert {stranger.get(base + path).status_code for path in paths} == {404}
-    for name in ("ledger", "prices", "feedback", "retention"):
-        assert stranger.get(f"/o/{workspace.pk}/settings/{name}").status_code == 404
+    assert {outsider.get(base + path).status_code for path in paths} == {404}
+    for name in ("ingest-log", "prices", "feedback", "retention"):
+        assert outsider.get(f"/o/{workspace.pk}/settings/{name}").status_code == 404
 
 
 def test_a_viewer_changes_nothing(viewer, workspace):
     run_id = stored_run(workspace)
-    base = project_address(workspace, run_id)
-    before = rows()
+    base = project_url(workspace, run_id)
+    before = count_stored_runs()
 
-    answers = [
-        viewer.post(f"{base}/selected", {"run": run_id, "action": "delete", "sure": "yes"}),
+    responses = [
+        viewer.post(f"{base}/selected", {"run": run_id, "action": "delete", "confirmation": "yes"}),
         viewer.post(f"{base}/views", {"name": "mine"}),
         viewer.post(f"{base}/settings", {"name": "other", "trace_tier": "longlived"}),
         viewer.post(f"{base}/delete", {"name": "default"}),
@@ -79,49 +82,162 @@ def test_a_viewer_changes_nothing(viewer, workspace):
         viewer.post(f"/o/{workspace.pk}/projects/delete", {"project": "x"}),
     ]
 
-    assert [answer.status_code for answer in answers] == [403] * len(answers)
-    assert rows() == before
+    assert [response.status_code for response in responses] == [403] * len(responses)
+    assert count_stored_runs() == before
     assert not Feedback.unscoped.exists()
     assert not Share.unscoped.exists()
     assert not SavedView.unscoped.exists()
     assert not ModelPrice.unscoped.exists()
 
 
-def test_the_list_is_what_the_filter_the_words_and_the_time_leave(page, workspace):
+def test_the_list_is_limited_by_filter_search_and_time(page, workspace):
     now = datetime.now(UTC)
-    base = project_address(workspace, stored_run(workspace, name="desk", tags=["vip"]))
+    base = project_url(workspace, stored_run(workspace, name="desk", tags=["vip"]))
     stored_run(workspace, name="fall", error="Boom")
     stored_run(workspace, name="old", start=now - timedelta(days=20))
     stored_run(workspace, name="lamp", inputs={"q": "the blue lamp"})
 
-    assert names(page.get(base)) == ["lamp", "fall", "desk"]
-    assert names(page.get(base, {"range": "all"}))[-1] == "old"
-    assert names(page.get(base, {"filter": 'has(tags, "vip")'})) == ["desk"]
-    assert names(page.get(base, {"q": "lamp"})) == ["lamp"]
-    assert names(page.get(base, {"q": "lamp", "filter": 'eq(name, "desk")'})) == []
-    assert names(page.get(base, {"sort": "start"})) == ["desk", "fall", "lamp"]
+    assert run_names(page.get(base)) == ["lamp", "fall", "desk"]
+    assert run_names(page.get(base, {"range": "all"}))[-1] == "old"
+    assert run_names(page.get(base, {"filter": 'has(tags, "vip")'})) == ["desk"]
+    assert run_names(page.get(base, {"q": "lamp"})) == ["lamp"]
+    assert run_names(page.get(base, {"q": "lamp", "filter": 'eq(name, "desk")'})) == []
+    assert run_names(page.get(base, {"sort": "start"})) == ["desk", "fall", "lamp"]
     past = {
         "from": (now - timedelta(days=21)).isoformat(),
         "to": (now - timedelta(days=19)).isoformat(),
     }
-    assert names(page.get(base, past)) == ["old"]
+    assert run_names(page.get(base, past)) == ["old"]
 
 
-def test_a_filter_that_is_not_understood_is_shown_at_its_column(page, workspace):
-    base = project_address(workspace, stored_run(workspace))
+def test_a_malformed_filter_is_shown_with_a_caret_and_not_applied(page, workspace):
+    base = project_url(workspace, stored_run(workspace, name="desk", error="Boom"))
+    stored_run(workspace, name="lamp")
 
-    response = page.get(base, {"filter": 'eq(nme, "x")'})
+    response = page.get(base, {"filter": 'eq(nme, "x")', "trace": 'eq(status, "error")'})
     problem = response.context["list"].problem
 
     assert response.status_code == 422
     assert problem.line == 'eq(nme, "x")'
     assert problem.caret == "   ^"
-    assert names(response) == []
+    assert run_names(response) == ["desk"]
+    for part in ("strip", "facets"):
+        assert page.get(f"{base}/{part}", {"filter": 'eq(nme, "x")'}).status_code == 200
 
 
-def test_columns_are_chosen_ordered_and_remembered(page, workspace):
+def test_the_search_finds_longer_words_before_and_after_processing(page, workspace):
+    base = project_url(workspace, stored_run(workspace, name="a", inputs={"q": "Refunds"}))
+    stored_run(workspace, name="b", outputs={"text": "an internationalised label"})
+
+    def names_for(text):
+        return run_names(page.get(base, {"q": text}))
+
+    def search():
+        texts = ("refu", "REFUND", "refunds", "efunds", "ref", "internation", "internal", "an lab")
+        return {text: names_for(text) for text in texts}
+
+    pending = search()
+    run_store.process_pending()
+
+    expected = {"refu": ["a"], "REFUND": ["a"], "refunds": ["a"], "efunds": [], "ref": []}
+    expected |= {"internation": ["b"], "internal": [], "an lab": []}
+    assert pending == expected
+    assert search() == expected
+
+
+@pytest.mark.parametrize("path", ["", "/threads"])
+def test_a_search_without_a_word_is_reported_and_not_applied(page, workspace, path):
+    thread = {"extra": {"metadata": {"thread_id": "t-1"}}}
+    base = project_url(workspace, stored_run(workspace, name="desk", **thread))
+
+    response = page.get(f"{base}{path}", {"q": "?!"})
+
+    assert response.status_code == 422
+    assert "The search is invalid and not applied." in response.text
+    assert "A search takes at least one letter or digit" in response.text
+    assert ("t-1" if path else "desk") in response.text
+    assert "q=%3F%21" in response.text or 'value="?!"' in response.text
+
+
+def test_a_malformed_filter_keeps_the_list_of_threads(page, workspace):
+    thread = {"extra": {"metadata": {"thread_id": "t-1"}}}
+    base = project_url(workspace, stored_run(workspace, **thread))
+
+    response = page.get(f"{base}/threads", {"filter": 'eq(nme, "x")'})
+
+    assert response.status_code == 422
+    assert "The filter is invalid and not applied." in response.text
+    assert "t-1" in response.text
+
+
+def test_words_without_a_condition_are_searched(page, workspace):
+    base = project_url(workspace, stored_run(workspace, name="desk"))
+    stored_run(workspace, name="lamp")
+
+    response = page.get(base, {"filter": "lamp"})
+
+    assert run_names(response) == ["lamp"]
+    assert (response.context["state"].filter, response.context["state"].search) == ("", "lamp")
+
+
+@pytest.mark.parametrize(
+    ("condition", "clause"),
+    [
+        ({"field": "latency", "operator": "gt", "value": "2s"}, 'gt(latency, "2s")'),
+        ({"field": "total_tokens", "operator": "lte", "value": "10"}, "lte(total_tokens, 10)"),
+        ({"field": "name", "operator": "contains", "value": "50%"}, r'ilike(name, "%50\\%%")'),
+        ({"field": "tags", "operator": "gt", "value": "vip"}, 'has(tags, "vip")'),
+        ({"field": "error", "operator": "is_null", "value": ""}, "is_null(error)"),
+        (
+            {"field": "metadata_value", "key": "user", "operator": "eq", "value": "u-7"},
+            'and(eq(metadata_key, "user"), eq(metadata_value, "u-7"))',
+        ),
+        ({"field": "latency", "operator": "gt", "value": ""}, ""),
+        (
+            {"field": "start_time", "operator": "gte", "value": "2026-01-31 12:00"},
+            'gte(start_time, "2026-01-31T11:00:00Z")',
+        ),
+        ({"field": "start_time", "operator": "lt", "value": "x"}, 'lt(start_time, "x")'),
+        ({"field": "nothing", "operator": "eq", "value": "1"}, ""),
+    ],
+)
+def test_the_form_adds_a_condition_to_the_filter(page, workspace, condition, clause):
+    page.cookies[time_zone.COOKIE] = "Europe/Berlin"
+    base = project_url(workspace, stored_run(workspace))
+
+    alone = page.get(base, condition | {"show": "all"}, follow=True)
+    added = page.get(base, condition | {"filter": "is_null(end_time)"}, follow=True)
+
+    assert alone.status_code == (422 if '"x"' in clause else 200)
+    assert alone.context["state"].filter == clause
+    assert alone.context["state"].show == "all"
+    expected = f"and(is_null(end_time), {clause})" if clause else "is_null(end_time)"
+    assert added.context["state"].filter == expected
+
+
+def test_values_are_suggested_for_the_listed_runs(page, workspace):
+    root = wire_run(name="desk", extra={"metadata": {"user": "u-7", "tier": "gold"}})
+    model = {"metadata": {"ls_model_name": "m-2"}}
+    ingest(workspace, root, wire_run(root, name="ask", run_type="llm", extra=model))
+    base = project_url(workspace, root["id"])
+
+    def suggest(**params):
+        return page.get(f"{base}/values", params).json()["values"]
+
+    assert suggest(field="name") == ["desk"]
+    assert sorted(suggest(field="name", show="all")) == ["ask", "desk"]
+    assert suggest(field="name", range="15m") == ["desk"]
+    assert suggest(field="model") == ["m-2"]
+    assert suggest(field="metadata_value", key="user") == ["u-7"]
+    assert sorted(suggest(field="metadata_value")) == ["gold", "u-7"]
+    assert suggest(field="latency") == []
+    listed = page.get(base, {"show": "all", "range": "1d", "q": "desk"}).text
+    assert '/values?show=all&amp;range=1d"' in listed
+
+
+def test_columns_are_selected_ordered_and_remembered(page, workspace):
     run_id = stored_run(workspace, extra={"metadata": {"user_id": "u-7"}})
-    base = project_address(workspace, run_id)
+    base = project_url(workspace, run_id)
 
     chosen = ["latency", "name", "metadata.user_id", "nonsense"]
     page.post(f"{base}/columns", {"column": chosen, "up": "metadata.user_id"})
@@ -130,21 +246,21 @@ def test_columns_are_chosen_ordered_and_remembered(page, workspace):
     keys = [column.key for column in response.context["columns"]]
     assert keys == ["latency", "metadata.user_id", "name"]
     assert response.context["list"].rows[0].cells[1][1] == "u-7"
-    page.post(f"{base}/columns", {"usual": "1"})
+    page.post(f"{base}/columns", {"reset": "1"})
     assert page.get(base).context["columns"][0].key == "name"
 
 
 def test_a_view_is_saved_opened_renamed_and_deleted(page, workspace):
-    base = project_address(workspace, stored_run(workspace, error="Boom"))
+    base = project_url(workspace, stored_run(workspace, error="Boom"))
     stored_run(workspace, name="fine")
     only_errors = 'filter=eq(status,"error")'
 
-    made = page.post(f"{base}/views", {"name": "Errors", "back": only_errors})
-    opened = page.get(made["Location"])
+    saved = page.post(f"{base}/views", {"name": "Errors", "back": only_errors})
+    opened = page.get(saved["Location"])
     view = SavedView.unscoped.get()
     page.post(f"{base}/views", {"view": view.pk, "name": "Failed", "action": "update"})
 
-    assert names(opened) == ["step"]
+    assert run_names(opened) == ["step"]
     assert opened.context["current_view"] == view
     view.refresh_from_db()
     assert (view.display_name, view.filter_string) == ("Failed", "")
@@ -152,10 +268,10 @@ def test_a_view_is_saved_opened_renamed_and_deleted(page, workspace):
     assert not SavedView.unscoped.exists()
 
 
-def test_a_view_keeps_its_time_and_opens_the_project(page, workspace):
-    base = project_address(workspace, stored_run(workspace, error="Boom"))
-    said = 'show=all&filter=eq(status,"error")&tree=eq(name,"step")&range=1d'
-    page.post(f"{base}/views", {"name": "Errors", "back": said})
+def test_a_default_view_keeps_its_time_and_opens_with_the_project(page, workspace):
+    base = project_url(workspace, stored_run(workspace, error="Boom"))
+    query = 'show=all&filter=eq(status,"error")&tree=eq(name,"step")&range=1d'
+    page.post(f"{base}/views", {"name": "Errors", "back": query})
     view = SavedView.unscoped.get()
 
     page.post(f"{base}/views", {"view": view.pk, "action": "default"})
@@ -166,38 +282,41 @@ def test_a_view_keeps_its_time_and_opens_the_project(page, workspace):
     assert (opened.show, opened.tree) == ("all", 'eq(name,"step")')
     assert (opened.filter, opened.period.key) == ('eq(status,"error")', "1d")
     assert page.get(f"{base}?view=all").status_code == 200
-    page.post(f"{base}/views", {"view": view.pk, "action": "usual"})
+    page.post(f"{base}/views", {"view": view.pk, "action": "remove-default"})
     assert page.get(base).status_code == 200
 
 
-def test_a_view_keeps_its_columns_and_they_are_changed_in_it(page, workspace):
-    base = project_address(workspace, stored_run(workspace, error="Boom"))
+def test_a_view_keeps_its_columns_and_saves_changed_columns(page, workspace):
+    base = project_url(workspace, stored_run(workspace, error="Boom"))
     page.post(f"{base}/columns", {"column": ["name", "error"], "back": ""})
-    made = page.post(f"{base}/views", {"name": "Errors", "back": "show=all"})["Location"]
-    page.post(f"{base}/columns", {"usual": "1", "back": ""})
+    view_url = page.post(f"{base}/views", {"name": "Errors", "back": "show=all"})["Location"]
+    page.post(f"{base}/columns", {"reset": "1", "back": ""})
 
-    opened = page.get(made)
+    opened = page.get(view_url)
     state = opened.context["state"]
-    moved = page.post(
-        f"{base}/columns", {"column": ["name", "error"], "add": "tags", "back": state.here[1:]}
+    changed_url = page.post(
+        f"{base}/columns",
+        {"column": ["name", "error"], "add": "tags", "back": state.current_url[1:]},
     )["Location"]
 
-    def shown(response):
+    def column_keys(response):
         return [column.key for column in response.context["columns"]]
 
-    assert shown(opened) == ["name", "error"]
-    assert shown(page.get(moved)) == ["name", "error", "tags"]
-    assert "latency" in shown(page.get(f"{base}?view=all"))
+    assert column_keys(opened) == ["name", "error"]
+    assert column_keys(page.get(changed_url)) == ["name", "error", "tags"]
+    assert "latency" in column_keys(page.get(f"{base}?view=all"))
     view = SavedView.unscoped.get()
     saved = {"view": view.pk, "name": "Errors", "action": "update"}
-    page.post(f"{base}/views", saved | {"back": page.get(moved).context["state"].here[1:]})
+    page.post(
+        f"{base}/views", saved | {"back": page.get(changed_url).context["state"].current_url[1:]}
+    )
     view.refresh_from_db()
     assert json.loads(view.shown["columns"]) == ["name", "error", "tags"]
     assert page.get(f"{base}?columns=[[[").status_code == 200
 
 
-def test_one_view_at_most_opens_a_project(page, workspace):
-    base = project_address(workspace, stored_run(workspace))
+def test_a_project_has_at_most_one_default_view(page, workspace):
+    base = project_url(workspace, stored_run(workspace))
     for name in ("first", "second"):
         page.post(f"{base}/views", {"name": name, "back": ""})
     views = {view.display_name: view.pk for view in SavedView.unscoped.all()}
@@ -213,150 +332,215 @@ def test_runs_are_limited_by_their_trace(page, workspace):
     root = wire_run(name="desk", tags=["prod"])
     call = wire_run(root, name="call", error="Boom")
     ingest(workspace, root, call)
-    base = project_address(workspace, stored_run(workspace, name="alone"))
+    base = project_url(workspace, stored_run(workspace, name="alone"))
 
     by_root = page.get(base, {"show": "all", "trace": 'has(tags, "prod")'})
     by_any = page.get(base, {"tree": 'eq(name, "call")'})
     wrong = page.get(base, {"tree": "eq(nme, 1)"})
 
-    assert sorted(names(by_root)) == ["call", "desk"]
-    assert names(by_any) == ["desk"]
+    assert sorted(run_names(by_root)) == ["call", "desk"]
+    assert run_names(by_any) == ["desk"]
     assert wrong.status_code == 422
     assert wrong.context["list"].problem.field == "tree"
 
 
-def test_selected_traces_go_after_a_second_question(page, workspace):
+def test_selected_traces_are_deleted_after_a_confirmation(page, workspace):
     kept, gone = stored_run(workspace), stored_run(workspace, name="gone")
-    base = project_address(workspace, kept)
+    base = project_url(workspace, kept)
 
-    asked = page.post(f"{base}/selected", {"run": gone, "action": "delete"})
-    assert rows() == 2
-    page.post(f"{base}/selected", {"run": gone, "action": "delete", "sure": "yes"})
+    confirmation = page.post(f"{base}/selected", {"run": gone, "action": "delete"})
+    assert count_stored_runs() == 2
+    page.post(f"{base}/selected", {"run": gone, "action": "delete", "confirmation": "yes"})
 
-    assert b"Delete this trace?" in asked.content
-    assert rows() == 1
-    assert names(page.get(base)) == ["step"]
+    assert b"Delete this trace?" in confirmation.content
+    assert count_stored_runs() == 1
+    assert run_names(page.get(base)) == ["step"]
 
 
 def test_runs_of_another_project_are_not_selected(page, workspace):
     here = stored_run(workspace, session_name="here")
     there = stored_run(workspace, session_name="there")
 
-    base = project_address(workspace, here)
-    page.post(f"{base}/selected", {"run": there, "action": "delete", "sure": "yes"})
+    base = project_url(workspace, here)
+    page.post(f"{base}/selected", {"run": there, "action": "delete", "confirmation": "yes"})
 
-    assert rows() == 2
+    assert count_stored_runs() == 2
 
 
-def test_facets_count_and_lead_on(page, workspace):
-    base = project_address(workspace, stored_run(workspace, name="desk", tags=["vip"]))
+def test_facets_name_the_runs_that_they_count(page, workspace, monkeypatch):
+    monkeypatch.setattr("apps.tracing.services.facets.SAMPLE_SIZE", 2)
+    for _ in range(3):
+        run_id = stored_run(workspace, name="desk", tags=["vip"])
+
+    response = page.get(f"{project_url(workspace, run_id)}/facets")
+    notes = {facet.title: facet.note for facet in response.context["facets"]}
+
+    assert notes == {"Status": "", "Name": "", "Tags": "of the newest 1\u202f000"}
+    assert "of the newest" in response.content.decode()
+
+
+def test_facets_list_metadata_of_the_user_before_that_of_sdks(page, workspace):
+    metadata = {f"ls_field_{number}": "x" for number in range(30)}
+    stored_run(workspace, extra={"metadata": metadata})
+    run_id = stored_run(workspace, extra={"metadata": metadata | {"user_id": "u-7"}})
+
+    base = project_url(workspace, run_id)
+
+    response = page.get(f"{base}/facets")
+    where = 'and(eq(metadata_key, "ls_field_0"), eq(metadata_value, "x"))'
+    selected = page.get(f"{base}/facets", {"filter": where})
+
+    titles = [facet.title for facet in response.context["facets"]]
+    folded = {facet.title for facet in response.context["facets"] if facet.is_sdk}
+    assert titles.index("user_id") < titles.index("ls_field_0")
+    assert "Metadata of SDKs" in response.text
+    assert folded & {"user_id", "ls_field_0"} == {"ls_field_0"}
+    unfolded = {facet.title for facet in selected.context["facets"] if not facet.is_sdk}
+    assert "ls_field_0" in unfolded
+
+
+def test_facets_count_values_and_link_to_filtered_lists(page, workspace):
+    base = project_url(workspace, stored_run(workspace, name="desk", tags=["vip"]))
     stored_run(workspace, name="desk", error="Boom")
     stored_run(workspace, name="triage", extra={"metadata": {"user_id": "u-7"}})
 
-    found = page.get(f"{base}/facets").context["facets"]
-    by_title = {facet.title: {v.label: v.count for v in facet.values} for facet in found}
-    name = next(v for f in found if f.title == "Name" for v in f.values if v.label == "triage")
+    facets = page.get(f"{base}/facets").context["facets"]
+    by_title = {
+        facet.title: {value.label: value.count for value in facet.values} for facet in facets
+    }
+    name = next(
+        value
+        for facet in facets
+        if facet.title == "Name"
+        for value in facet.values
+        if value.label == "triage"
+    )
 
     assert by_title["Name"] == {"desk": 2, "triage": 1}
-    assert by_title["Status"] == {"success": 2, "error": 1}
+    assert by_title["Status"] == {"Success": 2, "Error": 1}
     assert by_title["Tags"] == {"vip": 1}
     assert by_title["user_id"] == {"u-7": 1}
-    assert names(page.get(base + name.address)) == ["triage"]
-    both = page.get(f"{base}/facets{name.address}").context["facets"]
+    assert run_names(page.get(base + name.url)) == ["triage"]
+    both = page.get(f"{base}/facets{name.url}").context["facets"]
     chosen = next(facet for facet in both if facet.title == "Name")
-    assert [(v.label, v.is_chosen) for v in chosen.values] == [("desk", False), ("triage", True)]
+    assert [(value.label, value.is_selected) for value in chosen.values] == [
+        ("desk", False),
+        ("triage", True),
+    ]
 
 
-def test_the_strip_counts_what_the_list_shows(page, workspace):
-    base = project_address(workspace, stored_run(workspace))
+def test_the_strip_counts_the_listed_runs(page, workspace):
+    base = project_url(workspace, stored_run(workspace))
     stored_run(workspace, error="Boom")
 
     count, latency = page.get(f"{base}/strip").context["charts"]
 
-    assert [sum(line.values) for line in count.lines] == [1, 1]
+    assert [(line.name, sum(line.values)) for line in count.lines] == [("Error", 1), ("Success", 1)]
     assert max(value or 0 for value in latency.lines[0].values) == pytest.approx(1.0, rel=0.02)
     data = json.loads(bytes(count.data))
     assert len(data["times"]) == len(data["series"][0]["values"])
 
 
-def test_feedback_is_given_with_one_press_or_in_full_and_taken_back(page, workspace):
+def test_the_strip_counts_running_runs_apart(page, workspace):
+    base = project_url(workspace, stored_run(workspace))
+    ingest(workspace, start_fields(wire_run()))
+
+    [count, _] = page.get(f"{base}/strip").context["charts"]
+
+    assert [(line.name, sum(line.values)) for line in count.lines] == [
+        ("Error", 0), ("Success", 1), ("Running", 1),
+    ]  # fmt: skip
+    [listed] = page.get(base + count.lines[2].href).context["list"].rows
+    assert listed.row.status.value == "pending"
+
+
+def test_feedback_is_created_by_button_or_form_and_deleted(page, workspace):
     run_id = stored_run(workspace)
-    address = f"{project_address(workspace, run_id)}/r/{run_id}"
+    address = f"{project_url(workspace, run_id)}/r/{run_id}"
 
-    page.post(f"{address}/feedback", {"give": "helpful=1"})
+    page.post(f"{address}/feedback", {"key": "helpful", "score": "1"})
     page.post(f"{address}/feedback", {"key": "tone", "comment": "Kind.", "correction": '{"a": 1}'})
-    refused = page.post(f"{address}/feedback", {"key": "empty"}, headers={"HX-Request": "true"})
-    said = {one.key: one for one in Feedback.unscoped.all()}
+    rejected = page.post(f"{address}/feedback", {"key": "empty"}, headers={"HX-Request": "true"})
+    by_key = {feedback.key: feedback for feedback in Feedback.unscoped.all()}
 
-    assert said.keys() == {"helpful", "tone"}
-    assert (said["helpful"].score, said["helpful"].source_type) == (1.0, "app")
-    assert (said["tone"].comment, said["tone"].correction) == ("Kind.", {"a": 1})
-    assert refused.status_code == 422
-    page.post(f"{address}/feedback/{said['tone'].pk}/delete")
-    assert [one.key for one in Feedback.unscoped.all()] == ["helpful"]
+    assert by_key.keys() == {"helpful", "tone"}
+    assert (by_key["helpful"].score, by_key["helpful"].source_type) == (1.0, "app")
+    assert (by_key["tone"].comment, by_key["tone"].correction) == ("Kind.", {"a": 1})
+    assert rejected.status_code == 422
+    page.post(f"{address}/feedback/{by_key['tone'].pk}/delete")
+    assert [feedback.key for feedback in Feedback.unscoped.all()] == ["helpful"]
 
 
-def test_a_shared_trace_is_open_until_it_is_not(page, workspace):
+def test_a_shared_trace_is_public_until_sharing_stops(page, workspace):
     root = wire_run(name="desk")
     leaf = wire_run(root, name="ask", run_type="llm", outputs={"text": "held"})
     ingest(workspace, root, leaf)
-    base = project_address(workspace, root["id"])
+    base = project_url(workspace, root["id"])
 
     page.post(f"{base}/r/{root['id']}/share")
     address = f"/public/{Share.unscoped.get().token}/r"
     anonymous = Client(headers={"Accept": "text/html"})
     opened = anonymous.get(address)
     inner = anonymous.get(f"{address}/{leaf['id']}", headers={"HX-Request": "true"})
-    page.post(f"{base}/r/{root['id']}/share", {"action": "stop"})
+    page.post(f"{base}/r/{root['id']}/share", {"action": "revoke"})
 
     assert opened.status_code == 200
     assert opened["X-Robots-Tag"] == "noindex, nofollow"
     content = opened.content.decode()
     assert "desk" in content
     assert str(workspace.pk) not in content
-    assert str(read(workspace, root["id"]).row.project_id) not in content
+    assert str(read_run(workspace, root["id"]).row.project_id) not in content
     assert "held" in inner.content.decode()
     assert anonymous.get(address).status_code == 404
     assert anonymous.get(f"{address}/{leaf['id']}").status_code == 404
 
 
-def test_a_link_opens_no_run_of_another_trace(page, workspace):
+def test_a_public_link_opens_no_run_of_another_trace(page, workspace):
     shared, other = stored_run(workspace), stored_run(workspace)
-    page.post(f"{project_address(workspace, shared)}/r/{shared}/share")
+    page.post(f"{project_url(workspace, shared)}/r/{shared}/share")
     token = Share.unscoped.get().token
 
     assert Client().get(f"/public/{token}/r/{other}").status_code == 404
 
 
-def test_a_thread_is_its_turns_without_what_was_said_before(page, workspace):
-    said = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "first"}]
-    more = [{"role": "user", "content": "two"}, {"role": "assistant", "content": "second"}]
+def test_a_turn_of_a_thread_shows_only_its_new_messages(page, workspace):
+    history = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "first"}]
+    new_messages = [{"role": "user", "content": "two"}, {"role": "assistant", "content": "second"}]
     thread = {"extra": {"metadata": {"thread_id": "t/1"}}}
     start = datetime.now(UTC) - timedelta(minutes=5)
     first = stored_run(
-        workspace, start=start, inputs={"messages": said[:1]}, outputs={"messages": said}, **thread
+        workspace,
+        start=start,
+        inputs={"messages": history[:1]},
+        outputs={"messages": history},
+        **thread,
     )
     stored_run(
         workspace,
         start=start + timedelta(minutes=1),
-        inputs={"messages": [*said, more[0]]},
-        outputs={"messages": [*said, *more]},
+        inputs={"messages": [*history, new_messages[0]]},
+        outputs={"messages": [*history, *new_messages]},
         **thread,
     )
-    base = project_address(workspace, first)
+    base = project_url(workspace, first)
 
     turns = page.get(f"{base}/thread", {"thread": "t/1"}).context["thread"].turns
     listed = page.get(f"{base}/threads").context["list"]
 
-    words = [[p.text for m in (*t.said, *t.answered) for p in m.parts] for t in turns]
-    assert words == [["one", "first"], ["two", "second"]]
-    assert [(one.row.thread_key, one.row.figures.runs) for one in listed.threads] == [("t/1", 2)]
+    texts = [
+        [part.text for message in (*turn.new_inputs, *turn.new_outputs) for part in message.parts]
+        for turn in turns
+    ]
+    assert texts == [["one", "first"], ["two", "second"]]
+    assert [
+        (thread_row.row.thread_key, thread_row.row.metrics.runs) for thread_row in listed.threads
+    ] == [("t/1", 2)]
     assert page.get(f"{base}/thread", {"thread": "none"}).status_code == 404
 
 
-def test_what_the_list_shows_can_be_taken_away(page, workspace):
+def test_listed_runs_and_a_trace_are_downloaded(page, workspace):
     run_id = stored_run(workspace, name="desk")
-    base = project_address(workspace, run_id)
+    base = project_url(workspace, run_id)
     stored_run(workspace, name="other")
 
     lines = page.get(f"{base}/download", {"filter": 'eq(name, "desk")'}).getvalue().splitlines()
@@ -366,84 +550,115 @@ def test_what_the_list_shows_can_be_taken_away(page, workspace):
     assert [json.loads(line)["outputs"] for line in trace] == [{"answer": "because"}]
 
 
-def test_two_runs_stand_side_by_side(page, workspace):
+def test_two_runs_are_compared_side_by_side(page, workspace):
     first, second = stored_run(workspace, name="desk"), stored_run(workspace, name="triage")
-    base = project_address(workspace, first)
+    base = project_url(workspace, first)
 
     chosen = page.post(f"{base}/selected", {"run": [first, second], "action": "compare"})
     both = page.get(chosen["Location"])
     alone = page.get(f"{base}/compare?a={first}")
 
-    assert [side.row.id for side in both.context["sides"]] == [first, second]
+    comparison = both.context["comparison"]
+    assert [comparison.first.row.id, comparison.second.row.id] == [first, second]
     assert [row.id for row in alone.context["candidates"]] == [second]
     assert page.get(f"{base}/compare?a=nonsense").status_code == 404
 
 
-def test_the_dashboard_counts_and_groups(page, workspace):
-    base = project_address(workspace, stored_run(workspace, name="desk"))
-    stored_run(workspace, name="triage", error="Boom")
-
-    asked = {"group": "name", "compare": "1"}
-    plain = page.get(f"{base}/monitoring?whole=1").context["dashboard"]
-    grouped = page.get(f"{base}/monitoring", asked, headers=FRAGMENT).context["dashboard"]
-    ungrouped = page.get(f"{base}/monitoring", asked)
-
-    assert [(f.name, f.value) for f in plain.figures[:2]] == [
-        ("Traces", "2"),
-        ("Error rate", "50 %"),
-    ]
-    lines = grouped.sections[0].charts[0].lines
-    assert {line.name: sum(v or 0 for v in line.values) for line in lines} == {
-        "desk": 1,
-        "triage": 1,
-    }
-    assert "filter=eq%28name%2C+%22desk%22%29" in lines[0].href
-    assert "dashboard" not in ungrouped.context
-
-
-def test_figures_of_a_grouped_dashboard_are_those_of_all_traces(page, workspace):
-    base = project_address(workspace, stored_run(workspace, name="desk"))
-    stored_run(workspace, extra={"metadata": {"tier": "gold"}})
-
-    asked = {"group": "metadata", "path": "tier"}
-    found = page.get(f"{base}/monitoring", asked, headers=FRAGMENT).context["dashboard"]
-
-    assert [line.name for line in found.sections[0].charts[0].lines] == ["gold"]
-    assert found.figures[0].value == "2"
-
-
-def test_a_project_is_renamed_and_deleted_by_its_name(page, workspace):
-    base = project_address(workspace, stored_run(workspace, session_name="planner"))
+def test_a_project_is_renamed_and_deleted_after_its_name_is_typed(page, workspace):
+    base = project_url(workspace, stored_run(workspace, session_name="planner"))
     stored_run(workspace, session_name="taken")
-    said = {"description": "Plans.", "trace_tier": "shortlived"}
+    fields = {"description": "Plans.", "trace_tier": "shortlived"}
 
-    clash = page.post(f"{base}/settings", {"name": "taken"} | said)
-    page.post(f"{base}/settings", {"name": "plans"} | said)
+    conflict = page.post(f"{base}/settings", {"name": "taken"} | fields)
+    page.post(f"{base}/settings", {"name": "plans"} | fields)
     page.post(f"{base}/delete", {"name": "planner"})
     project = Project.unscoped.get(pk=base.rpartition("/")[2])
 
-    assert clash.status_code == 422
+    assert conflict.status_code == 422
     assert (project.name, project.trace_tier, project.deleted_at) == ("plans", "shortlived", None)
     page.post(f"{base}/delete", {"name": "plans"})
     assert page.get(base).status_code == 404
 
 
-def test_several_projects_go_when_their_number_is_typed(page, workspace):
+def test_several_projects_are_deleted_after_their_number_is_typed(page, workspace):
     for name in ("a", "b", "c"):
         stored_run(workspace, session_name=name)
     ids = {p.name: p.pk for p in Project.unscoped.all()}
     address = f"/o/{workspace.pk}/projects/delete"
-    chosen = {"project": [ids["a"], ids["b"]]}
+    selection = {"project": [ids["a"], ids["b"]]}
 
-    assert page.post(address, chosen).status_code == 200
-    assert page.post(address, chosen | {"sure": "3 projects"}).status_code == 422
-    page.post(address, chosen | {"sure": "2 projects"})
+    assert page.post(address, selection).status_code == 200
+    assert page.post(address, selection | {"confirmation": "3 projects"}).status_code == 422
+    page.post(address, selection | {"confirmation": "2 projects"})
 
     rows = page.get(f"/o/{workspace.pk}/projects").context["rows"]
     assert [row.project.name for row in rows] == ["c"]
 
 
-def test_the_ledger_tells_what_came(page, workspace):
+def test_all_figures_of_a_listed_project_have_the_same_period(page, workspace):
+    old = datetime.now(UTC) - timedelta(days=STATS_DAYS + 2)
+    stored_run(workspace, start=old)
+    stored_run(workspace)
+
+    response = page.get(f"/o/{workspace.pk}/projects")
+
+    [row] = response.context["rows"]
+    assert (row.stats["trace_count"], row.stats["run_count"]) == (1, 1)
+    assert row.counts.trace_count == 2
+    cells = re.findall(r'<td class="num" data-narrow="hide">([^<]*)</td>', response.text)
+    assert cells[:2] == ["1", "1"]
+    assert f"Figures of the last {STATS_DAYS} days." in response.text
+
+
+def test_the_run_list_sorts_by_its_columns_and_pages_in_that_order(page, workspace):
+    now = datetime.now(UTC)
+    for number in range(RUNS_PER_PAGE + 2):
+        start = now - timedelta(minutes=number)
+        end = start + timedelta(seconds=number * 17 % 61)
+        ids = [stored_run(workspace, start=start, end_time=end.isoformat(), name=f"n{number}")]
+    base = project_url(workspace, ids[0])
+
+    first = page.get(base, {"sort": "-latency"})
+    after = first.context["list"].next_cursor
+    second = page.get(base, {"sort": "-latency", "after": after})
+
+    listed = [*first.context["list"].rows, *second.context["list"].rows]
+    latencies = [item.row.latency for item in listed]
+    assert len(listed) == RUNS_PER_PAGE + 2
+    assert latencies == sorted(latencies, reverse=True)
+    headers = {header.column.key: header for header in first.context["column_headers"]}
+    assert headers["latency"].direction == "descending"
+    assert headers["latency"].url == "?sort=latency"
+    assert headers["start"].url == "?"
+    assert headers["name"].url == "?sort=name"
+    assert headers["input"].url == ""
+    assert "data-live" not in first.text.partition("<run-table")[2].partition(">")[0]
+    assert page.get(base, {"sort": "name", "after": after}).status_code == 400
+    assert page.get(base, {"sort": "inputs"}).status_code == 200
+
+
+def test_cells_of_the_run_list_escape_stored_text(page, workspace):
+    unsafe_text = "<b>&amp;"
+    run_id = stored_run(
+        workspace,
+        name=unsafe_text,
+        inputs={"question": unsafe_text},
+        tags=[unsafe_text],
+        error=unsafe_text,
+        extra={"metadata": {"thread_id": unsafe_text, "k": unsafe_text}},
+    )
+    base = project_url(workspace, run_id)
+    keys = [*STANDARD_COLUMNS, "metadata.k"]
+
+    response = page.get(base, {"columns": json.dumps(keys)})
+
+    assert "<b>" not in response.text
+    row = response.text.partition(f'id="run-{run_id}"')[2].partition("</tr>")[0]
+    assert row.count("<td") == len(keys) + 2
+    assert row.count("&lt;b&gt;&amp;amp;") >= 6
+
+
+def test_the_ingest_log_counts_received_and_stored_runs(page, workspace):
     stored_run(workspace, session_name="planner")
 
     row = page.get(f"/o/{workspace.pk}/settings/ingest-log").context["rows"][0]
@@ -451,18 +666,30 @@ def test_the_ledger_tells_what_came(page, workspace):
     assert (row.project_name, row.stored, row.received, row.refused) == ("planner", 1, 1, 0)
 
 
-def test_a_price_is_added_changed_and_deleted(workspace):
-    admin = signed_in(person(workspace, "admin"))
-    address = f"/o/{workspace.pk}/settings/prices"
-    said = {"name": "ours", "match_pattern": "^ours", "prompt_cost": "2.5", "completion_cost": "10"}
+@pytest.mark.parametrize("time", ["0001-01-01T00:00:00", "9999-12-31T23:59:59.999999"])
+def test_the_ingest_log_ignores_times_without_a_day_before_or_after_them(page, workspace, time):
+    address = f"/o/{workspace.pk}/settings/ingest-log"
 
-    bad = admin.post(address, said | {"match_pattern": "(("})
-    admin.post(address, said)
+    assert page.get(address, {"to": time}).status_code == 200
+
+
+def test_a_price_is_added_changed_and_deleted(workspace):
+    admin = signed_in(create_workspace_user(workspace, "admin"))
+    address = f"/o/{workspace.pk}/settings/prices"
+    fields = {
+        "name": "ours",
+        "match_pattern": "^ours",
+        "prompt_cost": "2.5",
+        "completion_cost": "10",
+    }
+
+    invalid = admin.post(address, fields | {"match_pattern": "(("})
+    admin.post(address, fields)
     price = ModelPrice.unscoped.get()
-    admin.post(f"{address}?price={price.pk}", said | {"prompt_cost": "3"})
+    admin.post(f"{address}?price={price.pk}", fields | {"prompt_cost": "3"})
     price.refresh_from_db()
 
-    assert bad.status_code == 422
+    assert invalid.status_code == 422
     assert price.prompt_cost * 1_000_000 == 3
     admin.post(f"{address}/{price.pk}/delete")
     assert not ModelPrice.unscoped.exists()
@@ -471,38 +698,90 @@ def test_a_price_is_added_changed_and_deleted(workspace):
 @pytest.mark.parametrize(
     "path", ["", "/facets", "/strip", "/monitoring", "/threads", "/r/{run}", "/settings"]
 )
-def test_pages_cost_the_same_however_much_there_is(page, workspace, path):
+def test_the_number_of_queries_of_a_page_does_not_grow_with_the_runs(page, workspace, path):
     run_id = stored_run(workspace, extra={"metadata": {"thread_id": "t-1"}})
-    where = project_address(workspace, run_id) + path.format(run=run_id)
+    url = project_url(workspace, run_id) + path.format(run=run_id)
 
-    def queries():
-        page.get(where)
+    def count_queries():
+        page.get(url)
         with CaptureQueriesContext(connection) as captured:
-            assert page.get(where).status_code == 200
+            assert page.get(url).status_code == 200
         return len(captured)
 
-    with_one = queries()
+    with_one = count_queries()
     for number in range(5):
         stored_run(workspace, extra={"metadata": {"thread_id": f"t-{number}"}})
 
-    assert queries() == with_one
+    assert count_queries() == with_one
 
 
-def test_a_wrong_filter_is_told_with_its_column(page, workspace):
-    base = project_address(workspace, stored_run(workspace))
+def test_a_filter_error_is_shown_with_its_column(page, workspace):
+    base = project_url(workspace, stored_run(workspace))
 
-    shown = page.get(base, {"filter": 'and(eq(name, "a"), gt(latency))'}).text
+    html = page.get(base, {"filter": 'and(eq(name, "a"), gt(latency))'}).text
 
-    assert '<code class="inline">gt</code> takes a field and one value' in shown
-    assert "Column 20." in shown
+    assert '<code class="inline">gt</code> takes a field and one value' in html
+    assert "Column 20." in html
 
 
-def test_what_was_never_told_is_no_zero(page, workspace):
+def test_a_measure_without_values_has_no_quantile(page, workspace):
     run_id = stored_run(workspace, run_type="llm")
-    project_id = read(workspace, run_id).row.project_id
+    project_id = read_run(workspace, run_id).row.project_id
 
     query = RunQuery(project_ids=[project_id])
-    told = run_store.aggregate(workspace.pk, MetricsQuery(query=query)).whole
+    metrics = run_store.aggregate(workspace.pk, MetricsQuery(query=query)).overall
 
-    assert told.quantile(Measure.FIRST_TOKEN, 0.5) is None
-    assert told.quantile(Measure.LATENCY, 0.5) == 1
+    assert metrics.quantile(Measure.FIRST_TOKEN, 0.5) is None
+    assert metrics.quantile(Measure.LATENCY, 0.5) == 1
+
+
+def test_tabs_of_a_project_keep_the_time_range(page, workspace):
+    base = project_url(workspace, stored_run(workspace))
+
+    tabs = {
+        path: set(
+            re.findall(
+                r'href="([^"]+)"',
+                page.get(f"{base}{path}", {"range": "1d"})
+                .text.partition('<nav class="tabs"')[2]
+                .partition("</nav>")[0]
+                .replace("&amp;", "&"),
+            )
+        )
+        for path in ("", "/threads", "/monitoring")
+    }
+
+    assert len(tabs["/monitoring"]) == len(tabs["/threads"]) == len(tabs[""]) == 6
+    assert tabs["/monitoring"] == {
+        *(f"{base}{path}?range=1d" for path in ("", "/threads", "/monitoring")),
+        *(f"{base}?show={show}&range=1d" for show in ("all", "llm")),
+        f"{base}/settings",
+    }
+
+
+@pytest.mark.parametrize(
+    ("cost", "cell"),
+    [
+        (0.00009, '<span title="$0.000090">&lt;$0.0001</span>'),
+        (0.0001, "$0.00010"),
+        (0, "$0"),
+    ],
+)
+def test_costs_too_small_for_the_column_are_shown_on_hover(page, workspace, cost, cell):
+    usage = {"usage_metadata": {"input_tokens": 1, "output_tokens": 1, "total_cost": cost}}
+    run_id = stored_run(workspace, run_type="llm", outputs=usage)
+
+    text = page.get(project_url(workspace, run_id), {"show": "llm"}).text
+
+    assert re.search(rf'col-cost"[^>]*>{re.escape(cell)}</td>', text)
+
+
+def test_columns_without_values_are_marked_in_the_default_selection(page, workspace):
+    base = project_url(workspace, stored_run(workspace))
+
+    text = page.get(base).text
+
+    assert "data-hides-blank" in text
+    assert text.count("is-blank") >= 3
+    chosen = page.get(base, {"columns": '["name","tokens"]'}).text
+    assert "data-hides-blank" not in chosen

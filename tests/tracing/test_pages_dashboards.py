@@ -1,4 +1,4 @@
-"""Dashboards of one's own: made, filled, changed, copied, deleted; and who may."""
+"""Custom dashboards: creating, changing, copying, deleting, and the required permissions."""
 
 from __future__ import annotations
 
@@ -7,125 +7,122 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from apps.monitoring.models import Chart, Section
-from tests.console.conftest import person, signed_in
+from tests.console.conftest import create_workspace_user, signed_in
 from tests.factories.organizations import WorkspaceFactory
-from tests.factories.tracing import read, stored_run
+from tests.factories.tracing import read_run, stored_run
 
 pytestmark = pytest.mark.django_db
-SAID = {"title": "Failed", "chart_type": "line", "metrics": ["run_count", "error_rate"]}
+CHART_FIELDS = {"title": "Failed", "chart_type": "line", "metrics": ["run_count", "error_rate"]}
 
 
-@pytest.fixture
-def workspace():
-    return WorkspaceFactory()
-
-
-@pytest.fixture
-def page(workspace):
-    return signed_in(person(workspace, "editor"))
-
-
-def dashboard(page, workspace):
-    made = page.post(f"/o/{workspace.pk}/dashboards", {"title": "Desk"})
-    return made["Location"]
+def create_dashboard(page, workspace):
+    response = page.post(f"/o/{workspace.pk}/dashboards", {"title": "Desk"})
+    return response["Location"]
 
 
 def test_a_chart_is_previewed_saved_changed_and_deleted(page, workspace):
     stored_run(workspace, error="Boom")
-    address = dashboard(page, workspace)
+    address = create_dashboard(page, workspace)
 
-    preview = page.post(f"{address}/charts/new", SAID | {"action": "preview"})
+    preview = page.post(f"{address}/charts/new", CHART_FIELDS | {"action": "preview"})
     assert not Chart.unscoped.exists()
-    page.post(f"{address}/charts/new", SAID | {"action": "save"})
+    page.post(f"{address}/charts/new", CHART_FIELDS | {"action": "save"})
     chart = Chart.unscoped.get()
-    shown = page.get(f"{address}?whole=1").context["chart_views"]
-    page.post(f"{address}/charts/{chart.pk}", SAID | {"title": "All", "action": "save"})
+    cards = page.get(f"{address}?whole=1").context["cards"]
+    page.post(f"{address}/charts/{chart.pk}", CHART_FIELDS | {"title": "All", "action": "save"})
     chart.refresh_from_db()
 
-    lines = preview.context["preview"].drawing.lines
-    assert [(line.name, sum(v or 0 for v in line.values)) for line in lines] == [
+    drawings = preview.context["preview"].drawings
+    assert [(drawing.title, drawing.unit) for drawing in drawings] == [
+        ("Failed: count", "count"),
+        ("Failed: share", "share"),
+    ]
+    lines = [line for drawing in drawings for line in drawing.lines]
+    assert [(line.name, sum(value or 0 for value in line.values)) for line in lines] == [
         ("run count", 1),
         ("error rate", 1),
     ]
-    assert [one.chart.pk for one in shown] == [chart.pk]
+    assert [card.chart.pk for card in cards] == [chart.pk]
     assert chart.title == "All"
     page.post(f"{address}/charts/{chart.pk}", {"action": "delete"})
     assert not Chart.unscoped.exists()
 
 
-def test_a_chart_that_makes_no_sense_is_refused_where_it_does_not(page, workspace):
-    address = dashboard(page, workspace)
+def test_an_invalid_chart_filter_is_reported_at_its_field(page, workspace):
+    address = create_dashboard(page, workspace)
 
-    refused = page.post(f"{address}/charts/new", SAID | {"filter": "eq(nme, 1)", "action": "save"})
+    response = page.post(
+        f"{address}/charts/new", CHART_FIELDS | {"filter": "eq(nme, 1)", "action": "save"}
+    )
 
-    assert refused.status_code == 422
-    assert "nme" in refused.context["form"].errors["filter"][0]
+    assert response.status_code == 422
+    assert "nme" in response.context["form"].errors["filter"][0]
     assert not Chart.unscoped.exists()
 
 
-def test_a_projects_own_dashboard_is_copied_and_a_copy_again(page, workspace):
-    project_id = read(workspace, stored_run(workspace)).row.project_id
+def test_the_dashboard_of_a_project_is_copied_and_the_copy_cloned(page, workspace):
+    project_id = read_run(workspace, stored_run(workspace)).row.project_id
 
     copied = page.post(f"/o/{workspace.pk}/dashboards/for-project/{project_id}")["Location"]
-    again = page.post(f"{copied}/change", {"action": "clone"})["Location"]
+    clone = page.post(f"{copied}/change", {"action": "clone"})["Location"]
 
-    counts = [len(page.get(f"{at}?whole=1").context["chart_views"]) for at in (copied, again)]
+    counts = [len(page.get(f"{url}?whole=1").context["cards"]) for url in (copied, clone)]
     assert counts[0] == counts[1] > 5
-    page.post(f"{again}/change", {"action": "delete"})
-    assert [str(one.pk) for one in Section.unscoped.all()] == [copied.rpartition("/")[2]]
+    page.post(f"{clone}/change", {"action": "delete"})
+    assert [str(section.pk) for section in Section.unscoped.all()] == [copied.rpartition("/")[2]]
 
 
-def test_a_chart_that_says_more_than_the_form_keeps_its_lines(page, workspace):
-    project_id = read(workspace, stored_run(workspace)).row.project_id
+def test_saving_the_form_keeps_the_series_of_a_chart(page, workspace):
+    project_id = read_run(workspace, stored_run(workspace)).row.project_id
     copied = page.post(f"/o/{workspace.pk}/dashboards/for-project/{project_id}")["Location"]
     chart = Chart.unscoped.get(title="Trace latency")
 
-    said = {"title": "How long", "chart_type": "bar", "project": str(project_id)}
-    page.post(f"{copied}/charts/{chart.pk}", said | {"action": "save"})
+    fields = {"title": "How long", "chart_type": "bar", "project": str(project_id)}
+    page.post(f"{copied}/charts/{chart.pk}", fields | {"action": "save"})
     changed = Chart.unscoped.get(pk=chart.pk)
 
     assert (changed.title, changed.chart_type) == ("How long", "bar")
-    assert [one["name"] for one in changed.series] == ["p50", "p95", "p99"]
-    assert [one["metric_definition"] for one in changed.series] == [
-        one["metric_definition"] for one in chart.series
+    assert [series["name"] for series in changed.series] == ["p50", "p95", "p99"]
+    assert [series["metric_definition"] for series in changed.series] == [
+        series["metric_definition"] for series in chart.series
     ]
 
 
-def test_charts_of_one_project_lead_to_its_runs(page, workspace):
-    project_id = read(workspace, stored_run(workspace)).row.project_id
+def test_charts_of_one_project_link_to_its_runs(page, workspace):
+    project_id = read_run(workspace, stored_run(workspace)).row.project_id
     copied = page.post(f"/o/{workspace.pk}/dashboards/for-project/{project_id}")["Location"]
 
-    shown = page.get(f"{copied}?whole=1").context["chart_views"]
+    cards = page.get(f"{copied}?whole=1").context["cards"]
 
-    [count] = [one.drawing for one in shown if one.chart.title == "Trace count"]
-    list_of = f"/o/{workspace.pk}/projects/p/{project_id}?show=all"
-    assert count.href == list_of
-    assert count.lines[0].href.startswith(f"{list_of}&filter=and%28eq%28is_root")
+    [[count]] = [card.drawings for card in cards if card.chart.title == "Trace count"]
+    runs_url = f"/o/{workspace.pk}/projects/p/{project_id}?show=all"
+    assert count.href == runs_url
+    assert count.lines[0].href.startswith(f"{runs_url}&filter=and%28eq%28is_root")
 
 
-def test_only_those_who_may_change_dashboards_do(page, workspace):
-    address = dashboard(page, workspace)
-    viewer = signed_in(person(workspace, "viewer"))
-    stranger = signed_in(person(WorkspaceFactory(), "admin"))
+def test_viewers_and_outsiders_change_no_dashboard(page, workspace):
+    address = create_dashboard(page, workspace)
+    viewer = signed_in(create_workspace_user(workspace, "viewer"))
+    outsider = signed_in(create_workspace_user(WorkspaceFactory(), "admin"))
 
     assert viewer.get(address).status_code == 200
     assert viewer.post(f"{address}/change", {"action": "delete"}).status_code == 403
-    assert viewer.post(f"{address}/charts/new", SAID).status_code == 403
-    assert stranger.get(address).status_code == 404
-    assert stranger.post(f"{address}/change", {"action": "delete"}).status_code == 404
+    assert viewer.post(f"{address}/charts/new", CHART_FIELDS).status_code == 403
+    assert outsider.get(address).status_code == 404
+    assert outsider.post(f"{address}/change", {"action": "delete"}).status_code == 404
     assert Section.unscoped.count() == 1
 
 
-def test_the_page_of_a_dashboard_costs_the_same_whatever_is_on_it(page, workspace):
-    project_id = read(workspace, stored_run(workspace)).row.project_id
+def test_the_number_of_queries_of_a_dashboard_does_not_grow_with_its_charts(page, workspace):
+    project_id = read_run(workspace, stored_run(workspace)).row.project_id
     copied = page.post(f"/o/{workspace.pk}/dashboards/for-project/{project_id}")["Location"]
-    empty = dashboard(page, workspace)
+    empty = create_dashboard(page, workspace)
 
-    assert cost(page, copied) == cost(page, empty)
+    assert count_queries(page, copied) == count_queries(page, empty)
     assert "shown" not in page.get(copied).context
 
 
-def cost(page, address):
-    with CaptureQueriesContext(connection) as asked:
+def count_queries(page, address):
+    with CaptureQueriesContext(connection) as captured:
         page.get(address)
-    return len(asked)
+    return len(captured)

@@ -1,4 +1,4 @@
-"""The days of runs: made ahead without gaps, dropped behind."""
+"""The daily partitions of runs: created ahead without gaps, merged when empty."""
 
 from __future__ import annotations
 
@@ -8,18 +8,12 @@ import pytest
 from django.db import connection
 
 from apps.trace_store.postgres import partitions
-from tests.factories.tracing import read, rows, stored_run
+from tests.factories.tracing import count_stored_runs, read_run, stored_run
+
+pytestmark = pytest.mark.usefixtures("forget_known_partitions")
 
 
-@pytest.fixture(autouse=True)
-def knows_nothing():
-    """What the process knows about partitions is rolled back with the test."""
-    partitions._covered_until.clear()
-    yield
-    partitions._covered_until.clear()
-
-
-def bounds():
+def read_bounds():
     with connection.cursor() as cursor:
         cursor.execute(
             """
@@ -31,67 +25,71 @@ def bounds():
         return sorted(text.replace(" 00:00:00+00", "") for (text,) in cursor.fetchall())
 
 
-def test_days_have_no_gaps(db):
+def test_partitions_have_no_gaps(db):
     last = partitions.create_partitions()
 
-    found = bounds()
-    edges = [text.split("'")[1::2] for text in found if "MINVALUE" not in text]
+    texts = read_bounds()
+    edges = [text.split("'")[1::2] for text in texts if "MINVALUE" not in text]
     assert [begin for begin, _ in edges[1:]] == [end for _, end in edges[:-1]]
     assert edges[-1][1] == last.isoformat()
-    assert sum("MINVALUE" in text for text in found) == 1
+    assert sum("MINVALUE" in text for text in texts) == 1
 
 
-def test_making_days_again_changes_nothing(db):
+def test_creating_partitions_again_changes_nothing(db):
     partitions.create_partitions()
-    before = bounds()
+    before = read_bounds()
 
     partitions.create_partitions()
 
-    assert bounds() == before
+    assert read_bounds() == before
 
 
 def test_a_long_pause_becomes_one_partition(db):
     last = partitions.create_partitions()
-    before = len(bounds())
+    before = len(read_bounds())
     later = datetime.combine(last, datetime.min.time(), UTC) + timedelta(days=400)
 
     partitions.create_partitions(later)
 
-    assert len(bounds()) == before + 1 + (partitions.CREATE_BEHIND + partitions.CREATE_AHEAD).days
-    assert any(f"TO ('{(later - partitions.CREATE_BEHIND).date()}')" in text for text in bounds())
+    assert (
+        len(read_bounds()) == before + 1 + (partitions.CREATE_BEHIND + partitions.CREATE_AHEAD).days
+    )
+    assert any(
+        f"TO ('{(later - partitions.CREATE_BEHIND).date()}')" in text for text in read_bounds()
+    )
 
 
-def test_the_first_run_after_a_pause_makes_its_day(workspace, time_machine):
+def test_the_first_run_after_a_pause_gets_a_partition(workspace, time_machine):
     time_machine.move_to(datetime.now(UTC) + timedelta(days=10))
 
     run_id = stored_run(workspace)
 
-    assert read(workspace, run_id).row.name == "step"
+    assert read_run(workspace, run_id).row.name == "step"
 
 
-def test_a_day_that_is_emptied_leaves_a_place_for_old_runs(workspace):
+def test_a_merged_partition_takes_late_runs(workspace):
     now = datetime.now(UTC)
     old = now - timedelta(days=20)
     stored_run(workspace, start=old)
     stored_run(workspace, start=datetime(2001, 1, 1, tzinfo=UTC))
     kept = stored_run(workspace, start=now - timedelta(days=5))
-    before = len(bounds())
+    before = len(read_bounds())
 
     for day in partitions.list_partitions():
         if day.ends_at <= now - timedelta(days=10):
             partitions.truncate_partition(day)
-    gone = partitions.merge_empty_partitions(now - timedelta(days=10))
+    merged = partitions.merge_empty_partitions(now - timedelta(days=10))
 
-    assert gone >= 10
-    assert len(bounds()) == before - gone
-    assert rows() == 1
-    assert read(workspace, kept).row.name == "step"
-    again = stored_run(workspace, start=old)
-    assert read(workspace, again).row.start_time == old
+    assert merged >= 10
+    assert len(read_bounds()) == before - merged
+    assert count_stored_runs() == 1
+    assert read_run(workspace, kept).row.name == "step"
+    late_run_id = stored_run(workspace, start=old)
+    assert read_run(workspace, late_run_id).row.start_time == old
     assert partitions.merge_empty_partitions(now - timedelta(days=10)) == 0
 
 
-def test_empty_days_between_days_with_runs_become_one(workspace):
+def test_empty_days_between_days_with_runs_are_merged(workspace):
     now = datetime.now(UTC)
     kept = [stored_run(workspace, start=now - timedelta(days=days)) for days in (40, 12)]
 
@@ -100,6 +98,6 @@ def test_empty_days_between_days_with_runs_become_one(workspace):
     edges = [(day.begins_at, day.ends_at) for day in partitions.list_partitions()]
     assert edges[0][0] is None
     assert [begin for begin, _ in edges[1:]] == [end for _, end in edges[:-1]]
-    wide = [(begin, end) for begin, end in edges[1:] if end - begin > timedelta(days=1)]
-    assert len(wide) == 1
-    assert all(read(workspace, run_id).row.name == "step" for run_id in kept)
+    merged = [(begin, end) for begin, end in edges[1:] if end - begin > timedelta(days=1)]
+    assert len(merged) == 1
+    assert all(read_run(workspace, run_id).row.name == "step" for run_id in kept)

@@ -1,7 +1,8 @@
-"""Pages of runs: every way to them gives the same runs in the same order, none twice."""
+"""Pages of runs: each query plan gives the same runs in the same order, without repeats."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -9,11 +10,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from apps.trace_store import Payload, RunQuery, filters, run_store
+from apps.core.errors import InvalidCursor
+from apps.trace_store import Payload, RunQuery, RunSort, SortField, filters, run_store
 from apps.trace_store.errors import QueryTooSlow
 from apps.trace_store.postgres.postprocess import processor
 from apps.trace_store.postgres.reading import pages, scan
-from apps.tracing.api import paging
+from apps.tracing.api import run_queries
 from apps.tracing.services import ensure_project
 from tests.factories.tracing import ingest, wire_run
 
@@ -21,8 +23,8 @@ NOW = datetime.now(UTC).replace(microsecond=0)
 WORDS = ("amber", "birch", "cedar")
 
 
-def population():
-    """Runs over three weeks, several at one moment, roots and children, each with a word."""
+def build_population():
+    """Build runs over three weeks: roots and children, some at the same time, each with a word."""
     runs = []
     for number in range(60):
         start = NOW - timedelta(hours=9 * (number // 3))
@@ -43,23 +45,23 @@ def newest_first(runs):
     return sorted(runs, key=lambda run: (run["dotted_order"][-58:-36], run["id"]), reverse=True)
 
 
-def ids(page):
-    return [str(one.row.id) for one in page.runs]
+def page_ids(page):
+    return [str(run.row.id) for run in page.runs]
 
 
-def walk(workspace, query, limit, between=lambda: None):
-    """All pages, one after the other."""
-    found, cursor = [], None
+def query_all_ids(workspace, query, limit, between=lambda: None):
+    """Return the run ids of all pages in order."""
+    run_ids, cursor = [], None
     while True:
         page = run_store.query(workspace.pk, query, limit=limit, cursor=cursor)
-        found += ids(page)
+        run_ids += page_ids(page)
         cursor = page.next_cursor
         if cursor is None:
-            return found
+            return run_ids
         between()
 
 
-QUESTIONS = {
+FILTERS = {
     None: lambda _: True,
     'search("cedar")': lambda run: "cedar" in run["outputs"]["answer"],
     'eq(name, "step 1")': lambda run: run["name"] == "step 1",
@@ -70,28 +72,30 @@ QUESTIONS = {
 }
 
 
-@pytest.mark.parametrize("settled", ["nothing", "half", "everything"])
-@pytest.mark.parametrize("probed", [0, 2000], ids=["by the index", "by a look at the newest"])
-def test_pages_are_the_same_however_much_is_settled(workspace, monkeypatch, settled, probed):
-    monkeypatch.setattr(scan, "PROBED_RUNS", probed)
-    runs = population()
-    if settled == "half":
+@pytest.mark.parametrize("processed", ["nothing", "half", "everything"])
+@pytest.mark.parametrize("probed_runs", [0, 2000], ids=["by the index", "by a scan of the newest"])
+def test_pages_are_the_same_before_and_after_postprocessing(
+    workspace, monkeypatch, processed, probed_runs
+):
+    monkeypatch.setattr(scan, "PROBED_RUNS", probed_runs)
+    runs = build_population()
+    if processed == "half":
         ingest(workspace, *runs[::2])
         processor.process_all()
         ingest(workspace, *runs[1::2])
     else:
         ingest(workspace, *runs)
-    if settled == "everything":
+    if processed == "everything":
         processor.process_all()
     project = ensure_project(workspace.pk, "default")
 
-    for text, is_meant in QUESTIONS.items():
-        expected = [run["id"] for run in newest_first(runs) if is_meant(run)]
+    for text, is_expected in FILTERS.items():
+        expected = [run["id"] for run in newest_first(runs) if is_expected(run)]
         where = None if text is None else filters.parse(text)
         query = RunQuery(project_ids=[project.pk], where=where)
-        assert walk(workspace, query, 7) == expected, text
-        upside_down = RunQuery(project_ids=[project.pk], where=where, oldest_first=True)
-        assert walk(workspace, upside_down, 50) == expected[::-1], text
+        assert query_all_ids(workspace, query, 7) == expected, text
+        reversed_query = RunQuery(project_ids=[project.pk], where=where, oldest_first=True)
+        assert query_all_ids(workspace, reversed_query, 50) == expected[::-1], text
 
 
 @settings(
@@ -101,33 +105,39 @@ def test_pages_are_the_same_however_much_is_settled(workspace, monkeypatch, sett
 )
 @given(
     limit=st.integers(1, 40),
-    text=st.sampled_from(list(QUESTIONS)),
+    text=st.sampled_from(list(FILTERS)),
     back_at=st.integers(0, 6),
     oldest_first=st.booleans(),
 )
-def test_a_cursor_leads_on_and_back_to_the_same_pages(standing, limit, text, back_at, oldest_first):
-    workspace, project, runs = standing
-    expected = [run["id"] for run in newest_first(runs) if QUESTIONS[text](run)]
+def test_cursors_page_forward_and_back_over_the_same_pages(
+    stored_population, limit, text, back_at, oldest_first
+):
+    workspace, project, runs = stored_population
+    expected = [run["id"] for run in newest_first(runs) if FILTERS[text](run)]
     expected = expected[::-1] if oldest_first else expected
     where = None if text is None else filters.parse(text)
     query = RunQuery(project_ids=[project.pk], where=where, oldest_first=oldest_first)
 
-    pages = [paging.read_page(workspace.pk, query, limit=limit)]
-    while pages[-1].following is not None:
-        pages.append(paging.read_page(workspace.pk, query, limit=limit, cursor=pages[-1].following))
-    turned = pages[min(back_at, len(pages) - 1)]
+    pages = [run_queries.read_page(workspace.pk, query, limit=limit)]
+    while pages[-1].next_cursor is not None:
+        pages.append(
+            run_queries.read_page(workspace.pk, query, limit=limit, cursor=pages[-1].next_cursor)
+        )
+    last_page = pages[min(back_at, len(pages) - 1)]
 
-    assert [one for page in pages for one in ids(page)] == expected
-    if turned.previous is None:
-        assert turned is pages[0]
+    assert [run_id for page in pages for run_id in page_ids(page)] == expected
+    if last_page.previous_cursor is None:
+        assert last_page is pages[0]
     else:
-        back = paging.read_page(workspace.pk, query, limit=limit, cursor=turned.previous)
-        assert ids(back) == ids(pages[pages.index(turned) - 1])
+        back = run_queries.read_page(
+            workspace.pk, query, limit=limit, cursor=last_page.previous_cursor
+        )
+        assert page_ids(back) == page_ids(pages[pages.index(last_page) - 1])
 
 
 @pytest.fixture
-def standing(workspace):
-    runs = population()
+def stored_population(workspace):
+    runs = build_population()
     ingest(workspace, *runs[:40])
     processor.process_all()
     ingest(workspace, *runs[40:])
@@ -135,48 +145,79 @@ def standing(workspace):
 
 
 @pytest.mark.parametrize("text", [None, 'search("tree")'])
-def test_runs_that_come_meanwhile_move_none_of_the_others(workspace, text):
-    runs = population()
+def test_runs_ingested_between_pages_do_not_move_other_runs(workspace, text):
+    runs = build_population()
     ingest(workspace, *runs)
     project = ensure_project(workspace.pk, "default")
     where = None if text is None else filters.parse(text)
     query = RunQuery(project_ids=[project.pk], where=where)
-    expected = walk(workspace, query, 100)
+    expected = query_all_ids(workspace, query, 100)
     late = []
 
-    def more():
-        """A newer one, which no page shows any more, and an older one, which a later page does."""
+    def ingest_more():
+        """Ingest a newer run, which no later page shows, and an older one, which one shows."""
         for start in (NOW + timedelta(minutes=len(late)), NOW - timedelta(days=40)):
             late.append(wire_run(start=start, outputs={"answer": "the late tree"}))
             ingest(workspace, late[-1])
         processor.process_all()
 
-    found = walk(workspace, query, 20, between=more)
+    run_ids = query_all_ids(workspace, query, 20, between=ingest_more)
 
-    assert [one for one in found if one in expected] == expected
-    assert len(found) == len(set(found))
-    assert set(found) - set(expected) == {run["id"] for run in late[1::2]}
+    assert [run_id for run_id in run_ids if run_id in expected] == expected
+    assert len(run_ids) == len(set(run_ids))
+    assert set(run_ids) - set(expected) == {run["id"] for run in late[1::2]}
 
 
-def test_several_projects_are_one_list(workspace):
-    here = [wire_run(start=NOW - timedelta(minutes=2 * n)) for n in range(6)]
-    there = [
+def test_runs_of_several_projects_are_one_list(workspace):
+    default_runs = [wire_run(start=NOW - timedelta(minutes=2 * n)) for n in range(6)]
+    other_runs = [
         wire_run(start=NOW - timedelta(minutes=2 * n + 1), session_name="there") for n in range(6)
     ]
     elsewhere = [wire_run(session_name="elsewhere")]
-    ingest(workspace, *here, *there, *elsewhere)
+    ingest(workspace, *default_runs, *other_runs, *elsewhere)
     processor.process_all()
     projects = [ensure_project(workspace.pk, name).pk for name in ("default", "there")]
 
     for where in (None, filters.parse('search("because")')):
         query = RunQuery(project_ids=projects, where=where)
-        assert walk(workspace, query, 5) == [run["id"] for run in newest_first(here + there)]
+        assert query_all_ids(workspace, query, 5) == [
+            run["id"] for run in newest_first(default_runs + other_runs)
+        ]
 
 
-def test_no_project_at_all_is_no_run(workspace):
+def test_a_query_without_projects_finds_no_run(workspace):
     ingest(workspace, wire_run())
 
     assert run_store.query(workspace.pk, RunQuery(project_ids=[]), limit=10).runs == []
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        'gt(start_time, "9999-12-31T23:59:59.999999Z")',
+        'lt(start_time, "0001-01-01T00:00:00Z")',
+    ],
+)
+def test_filter_beyond_the_range_of_times_finds_no_run(workspace, condition):
+    ingest(workspace, wire_run())
+    project = ensure_project(workspace.pk, "default")
+    query = RunQuery(project_ids=[project.pk], where=filters.parse(condition))
+
+    assert run_store.query(workspace.pk, query, limit=10).runs == []
+
+
+def test_threads_are_found_between_the_first_and_the_last_time(workspace):
+    ingest(workspace, wire_run(extra={"metadata": {"thread_id": "a"}}))
+    project = ensure_project(workspace.pk, "default")
+    query = RunQuery(
+        project_ids=[project.pk],
+        started_from=datetime.min.replace(tzinfo=UTC),
+        started_until=datetime.max.replace(tzinfo=UTC),
+    )
+
+    page = run_store.query_threads(workspace.pk, query)
+
+    assert [thread.thread_key for thread in page.threads] == ["a"]
 
 
 def test_filters_on_the_root_and_on_any_run_of_the_trace(workspace):
@@ -187,26 +228,26 @@ def test_filters_on_the_root_and_on_any_run_of_the_trace(workspace):
     ingest(workspace, *[run for trace in traces for run in trace])
     project = ensure_project(workspace.pk, "default")
 
-    def found(**asked):
-        query = RunQuery(project_ids=[project.pk], **asked)
-        return set(walk(workspace, query, 10))
+    def query_ids(**fields):
+        query = RunQuery(project_ids=[project.pk], **fields)
+        return set(query_all_ids(workspace, query, 10))
 
     for _ in range(2):
-        of_one = found(is_root=False, where_root=filters.parse('eq(name, "one")'))
-        assert of_one == {traces[0][1]["id"], traces[1][1]["id"]}
-        with_amber = found(is_root=True, where_any=filters.parse('search("amber")'))
+        under_root = query_ids(is_root=False, where_root=filters.parse('eq(name, "one")'))
+        assert under_root == {traces[0][1]["id"], traces[1][1]["id"]}
+        with_amber = query_ids(is_root=True, where_any=filters.parse('search("amber")'))
         assert with_amber == {traces[0][0]["id"], traces[2][0]["id"]}
-        both = found(
+        combined = query_ids(
             where=filters.parse("eq(is_root, true)"),
             where_root=filters.parse('eq(name, "one")'),
             where_any=filters.parse('and(eq(name, "leaf"), search(outputs, "birch"))'),
         )
-        assert both == {traces[1][0]["id"]}
+        assert combined == {traces[1][0]["id"]}
         processor.process_all()
 
 
-def test_when_time_is_over_a_page_may_be_short_and_an_empty_one_is_an_error(workspace, monkeypatch):
-    runs = population()
+def test_after_the_timeout_a_page_is_short_and_an_empty_page_is_an_error(workspace, monkeypatch):
+    runs = build_population()
     ingest(workspace, *runs)
     project = ensure_project(workspace.pk, "default")
     monkeypatch.setattr(pages, "TIMEOUT_SECONDS", 0)
@@ -220,12 +261,12 @@ def test_when_time_is_over_a_page_may_be_short_and_an_empty_one_is_an_error(work
     first = run_store.query(workspace.pk, some, limit=9)
     assert 0 < len(first.runs) < 10
     assert first.next_cursor is not None
-    assert len(walk(workspace, none, 9)) == len(runs)
+    assert len(query_all_ids(workspace, none, 9)) == len(runs)
     with pytest.raises(QueryTooSlow):
         run_store.query(workspace.pk, none_here, limit=9)
 
 
-def test_a_page_brings_payloads_only_when_asked(workspace):
+def test_a_page_has_payloads_only_on_request(workspace):
     run = wire_run()
     ingest(workspace, run)
     processor.process_all()
@@ -236,3 +277,86 @@ def test_a_page_brings_payloads_only_when_asked(workspace):
 
     assert plain.payloads == {}
     assert full.value(Payload.OUTPUTS) == {"answer": "because"}
+
+
+def measured_runs():
+    """Build runs over four days whose latency, tokens, cost and names vary or are missing."""
+    runs = []
+    for number in range(60):
+        start = NOW - timedelta(hours=number % 30 * 3, minutes=number)
+        fields = {"name": f"Step {number % 7}", "outputs": {"answer": WORDS[number % 3]}}
+        if number % 11:
+            seconds = number * 37 % 23 if number % 4 else 5
+            fields["end_time"] = (start + timedelta(seconds=seconds)).isoformat()
+        else:
+            fields["end_time"] = None
+        run = wire_run(start=start, **fields)
+        runs.append(run)
+        if number % 3 == 0:
+            usage = {"input_tokens": number % 5, "output_tokens": 7, "total_tokens": number % 5 + 7}
+            usage["total_cost"] = float(number % 5)
+            runs.append(
+                wire_run(
+                    parent=run,
+                    start=start + timedelta(milliseconds=1),
+                    run_type="llm",
+                    extra={"metadata": {"usage_metadata": usage}},
+                )
+            )
+    return runs
+
+
+def sort_value(row, field):
+    match field:
+        case SortField.LATENCY:
+            return row.latency
+        case SortField.TOKENS:
+            return row.usage.total_tokens
+        case SortField.COST:
+            return row.usage.total_cost
+    return row.name.casefold()
+
+
+@pytest.mark.parametrize("processed", ["nothing", "half", "rollups"])
+@pytest.mark.parametrize("is_root", [True, None], ids=["traces", "runs"])
+def test_sorted_pages_have_each_run_once_in_order(workspace, processed, is_root):
+    runs = measured_runs()
+    half = len(runs) // 2
+    ingest(workspace, *runs[:half])
+    if processed != "nothing":
+        processor.process_all()
+        run_store.rebuild_rollups()
+    ingest(workspace, *runs[half:])
+    if processed == "rollups":
+        processor.process_all()
+        run_store.rebuild_rollups()
+    project = ensure_project(workspace.pk, "default")
+
+    texts = (None, 'search("cedar")', "not(search(outputs, 'amber'))", "gt(latency, 4)")
+    for text in texts if processed == "rollups" else texts[:2]:
+        where = None if text is None else filters.parse(text)
+        query = RunQuery(project_ids=[project.pk], is_root=is_root, where=where)
+        expected_ids = set(query_all_ids(workspace, query, 50))
+        for field in SortField:
+            if processed != "rollups" and field in {SortField.TOKENS, SortField.COST}:
+                continue  # totals of descendants are stored by post-processing
+            for descending in (True, False) if text is None else (True,):
+                sorted_query = replace(query, sort=RunSort(field, descending))
+                run_ids = query_all_ids(workspace, sorted_query, 31)
+                assert len(run_ids) == len(set(run_ids)), (text, field, descending)
+                assert set(run_ids) == expected_ids, (text, field, descending)
+                page = run_store.query(workspace.pk, sorted_query, limit=len(run_ids))
+                values = [sort_value(run.row, field) for run in page.runs]
+                present = [value for value in values if value is not None]
+                assert present == sorted(present, reverse=descending), (text, field, descending)
+                assert values[len(present) :] == [None] * (len(values) - len(present))
+                assert page_ids(page) == run_ids, (text, field, descending)
+
+
+@pytest.mark.parametrize("cursor", ["x", "W10=", "WyJjb3N0IiwgdHJ1ZV0=", "MTIzNA=="])
+def test_a_cursor_of_another_order_is_invalid(workspace, cursor):
+    project = ensure_project(workspace.pk, "default")
+    query = RunQuery(project_ids=[project.pk], sort=RunSort(SortField.LATENCY))
+
+    with pytest.raises(InvalidCursor):
+        run_store.query(workspace.pk, query, limit=5, cursor=cursor)

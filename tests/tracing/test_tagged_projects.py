@@ -1,4 +1,4 @@
-"""Projects that carry tags: made with them, found by them, and free of them when they go."""
+"""Tags of projects: creating projects with tags, listing by tags, removing tags with a project."""
 
 from __future__ import annotations
 
@@ -11,137 +11,156 @@ from django.test.utils import CaptureQueriesContext
 from apps.organizations.models import ResourceType, Tagging, TagKey
 from apps.organizations.services import tags
 from apps.tracing.models import Project
+from apps.tracing.services import create_project
 from tests.factories.tracing import ProjectFactory
 
 
-def value_of(workspace, key: str, value: str):
-    there = TagKey.objects.for_workspace(workspace).filter(key=key).first()
-    tag_key = there or tags.create_key(workspace_id=workspace.pk, key=key)
+def create_tag_value(workspace, key: str, value: str):
+    existing = TagKey.objects.for_workspace(workspace).filter(key=key).first()
+    tag_key = existing or tags.create_key(workspace_id=workspace.pk, key=key)
     return tags.create_value(key=tag_key, value=value)
 
 
 @pytest.fixture
 def production(workspace):
-    return value_of(workspace, "Stage", "production")
+    return create_tag_value(workspace, "Stage", "production")
 
 
 @pytest.fixture
 def shop(workspace):
-    return value_of(workspace, "Product", "shop")
+    return create_tag_value(workspace, "Product", "shop")
 
 
-def tagged(workspace, *values, **fields):
+def create_tagged_project(workspace, *values, **fields):
     project = ProjectFactory(workspace=workspace, **fields)
-    kind = ResourceType.EXPERIMENT if project.reference_dataset_id else ResourceType.PROJECT
+    resource_type = (
+        ResourceType.EXPERIMENT if project.reference_dataset_id else ResourceType.PROJECT
+    )
     for value in values:
-        tags.tag(value=value, resource_type=kind, resource_id=project.pk)
+        tags.tag(value=value, resource_type=resource_type, resource_id=project.pk)
     return project
 
 
-def names(response):
+def project_names(response):
     assert response.status_code == 200, response.content
-    found = response.json()
-    return sorted(one["name"] for one in (found if isinstance(found, list) else found["items"]))
+    body = response.json()
+    return sorted(
+        project["name"] for project in (body if isinstance(body, list) else body["items"])
+    )
 
 
 @pytest.mark.parametrize("path", ["/sessions", "/v2/sessions"])
-def test_a_list_has_those_that_carry_all_the_tags(api, workspace, production, shop, path):
-    tagged(workspace, production, shop, name="both")
-    tagged(workspace, production, name="one")
-    tagged(workspace, production, name="experiment", reference_dataset_id=uuid4())
-    tagged(workspace, name="none")
+def test_a_list_contains_the_projects_with_all_the_tags(api, workspace, production, shop, path):
+    create_tagged_project(workspace, production, shop, name="both")
+    create_tagged_project(workspace, production, name="one")
+    create_tagged_project(workspace, production, name="experiment", reference_dataset_id=uuid4())
+    create_tagged_project(workspace, name="none")
 
-    one = api.get(path, tag_value_id=str(production.pk))
-    two = api.get(path, tag_value_id=[str(production.pk), str(shop.pk)])
+    with_one = api.get(path, tag_value_id=str(production.pk))
+    with_two = api.get(path, tag_value_id=[str(production.pk), str(shop.pk)])
     with_commas = api.get(path, tag_value_id=f"{production.pk},{shop.pk}")
 
-    assert names(one) == ["both", "experiment", "one"]
-    assert names(two) == names(with_commas) == ["both"]
-    assert names(api.get(path, tag_value_id=str(uuid4()))) == []
+    assert project_names(with_one) == ["both", "experiment", "one"]
+    assert project_names(with_two) == project_names(with_commas) == ["both"]
+    assert project_names(api.get(path, tag_value_id=str(uuid4()))) == []
     assert api.get(path, tag_value_id="x").status_code == 422
 
 
-def test_a_strangers_tag_finds_nothing(api, workspace, stranger):
-    theirs = value_of(stranger, "Stage", "production")
-    tagged(stranger, theirs, name="sentinel")
+def test_a_tag_of_another_workspace_finds_no_project(api, workspace, other_workspace):
+    foreign_tag = create_tag_value(other_workspace, "Stage", "production")
+    create_tagged_project(other_workspace, foreign_tag, name="sentinel")
 
-    assert names(api.get("/sessions", tag_value_id=str(theirs.pk))) == []
+    assert project_names(api.get("/sessions", tag_value_id=str(foreign_tag.pk))) == []
 
 
 def test_the_number_of_queries_does_not_grow_with_the_projects(api, workspace, production):
-    def queries():
-        with CaptureQueriesContext(connection) as counted:
-            found = names(api.get("/sessions", tag_value_id=str(production.pk)))
-        # Whether the key is still remembered is a matter of seconds.
-        own = [one for one in counted.captured_queries if "api_keys" not in one["sql"]]
-        return len(own), len(found)
+    def count_queries():
+        with CaptureQueriesContext(connection) as captured:
+            listed = project_names(api.get("/sessions", tag_value_id=str(production.pk)))
+        # The key is cached for some seconds, so its query may or may not be repeated.
+        queries = [query for query in captured.captured_queries if "api_keys" not in query["sql"]]
+        return len(queries), len(listed)
 
-    tagged(workspace, production, name="first")
+    create_tagged_project(workspace, production, name="first")
     api.get("/sessions")
-    before, one = queries()
+    before, first_count = count_queries()
     for number in range(20):
-        tagged(workspace, production, name=f"p{number}")
-    after, all_of_them = queries()
+        create_tagged_project(workspace, production, name=f"p{number}")
+    after, last_count = count_queries()
 
-    assert (one, all_of_them) == (1, 21)
+    assert (first_count, last_count) == (1, 21)
     assert after == before
 
 
-def test_the_tags_are_looked_up_by_an_index(workspace, production):
+def test_tags_are_looked_up_by_an_index(workspace, production):
     projects = Project.objects.for_workspace(workspace)
-    asked = tags.filter_by_tags(projects, workspace.pk, [production.pk], [ResourceType.PROJECT])
+    tagged_projects = tags.filter_by_tags(
+        projects, workspace.pk, [production.pk], [ResourceType.PROJECT]
+    )
 
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL enable_seqscan = off")
-        plan = asked.explain()
+        plan = tagged_projects.explain()
 
     assert "organizations_tagging" in plan
     assert "Seq Scan on organizations_tagging" not in plan
 
 
 @pytest.mark.parametrize(("path", "status"), [("/sessions", 200), ("/v2/sessions", 201)])
-def test_a_project_is_made_with_its_tags(api, production, shop, path, status):
+def test_a_project_is_created_with_its_tags(api, production, shop, path, status):
     body = {
         "name": "p",
         "tag_value_ids": [str(production.pk), str(shop.pk)],
         "kicked_off_by": "nightly",
     }
 
-    made = api.post(path, body)
+    created = api.post(path, body)
 
-    assert made.status_code == status
-    assert made.json()["kicked_off_by"] == "nightly"
-    assert names(api.get("/sessions", tag_value_id=[str(production.pk), str(shop.pk)])) == ["p"]
-    assert api.get(f"/sessions/{made.json()['id']}").json()["kicked_off_by"] == "nightly"
+    assert created.status_code == status
+    assert created.json()["kicked_off_by"] == "nightly"
+    assert project_names(api.get("/sessions", tag_value_id=[str(production.pk), str(shop.pk)])) == [
+        "p"
+    ]
+    assert api.get(f"/sessions/{created.json()['id']}").json()["kicked_off_by"] == "nightly"
 
 
-def test_an_upsert_adds_tags_and_an_experiment_is_tagged_as_one(api, workspace, production, shop):
+def test_an_upsert_adds_tags_and_an_experiment_has_its_own_resource_type(
+    api, workspace, production, shop
+):
     api.post("/sessions", {"name": "p", "tag_value_ids": [str(shop.pk)]})
     body = {"name": "p", "tag_value_ids": [str(production.pk)], "kicked_off_by": "me"}
 
-    again = api.post("/sessions?upsert=true", body)
-    body = {"name": "e", "reference_dataset_id": str(uuid4()), "tag_value_ids": [str(shop.pk)]}
-    api.post("/sessions", body)
+    upserted = api.post("/sessions?upsert=true", body)
+    create_project(
+        workspace_id=workspace.pk,
+        name="e",
+        reference_dataset_id=uuid4(),
+        tag_value_ids=[shop.pk],
+    )
 
-    assert (again.status_code, again.json()["kicked_off_by"]) == (200, "me")
-    found = Tagging.objects.for_workspace(workspace).order_by("created_at")
-    assert [one.resource_type for one in found] == ["project", "project", "experiment"]
+    assert (upserted.status_code, upserted.json()["kicked_off_by"]) == (200, "me")
+    taggings = Tagging.objects.for_workspace(workspace).order_by("created_at")
+    assert [tagging.resource_type for tagging in taggings] == ["project", "project", "experiment"]
 
 
-def test_a_strangers_tag_makes_no_project(api, workspace, stranger, production):
-    theirs = value_of(stranger, "Stage", "production")
+def test_a_project_with_a_foreign_or_duplicate_tag_is_rejected(
+    api, workspace, other_workspace, production
+):
+    foreign_tag = create_tag_value(other_workspace, "Stage", "production")
 
-    refused = api.post("/sessions", {"name": "p", "tag_value_ids": [str(theirs.pk)]})
-    other = value_of(workspace, "Stage", "test")
-    two = api.post("/sessions", {"name": "p", "tag_value_ids": [str(production.pk), str(other.pk)]})
+    not_found = api.post("/sessions", {"name": "p", "tag_value_ids": [str(foreign_tag.pk)]})
+    other = create_tag_value(workspace, "Stage", "test")
+    two_values = api.post(
+        "/sessions", {"name": "p", "tag_value_ids": [str(production.pk), str(other.pk)]}
+    )
 
-    assert (refused.status_code, two.status_code) == (404, 422)
+    assert (not_found.status_code, two_values.status_code) == (404, 422)
     assert not Project.objects.for_workspace(workspace).filter(name="p").exists()
     assert not Tagging.unscoped.exists()
 
 
-def test_a_deleted_project_leaves_no_tag_behind(api, workspace, production):
-    project = tagged(workspace, production)
+def test_a_deleted_project_leaves_no_tagging(api, workspace, production):
+    project = create_tagged_project(workspace, production)
 
     assert api.delete(f"/sessions/{project.pk}").status_code == 202
 
@@ -157,6 +176,6 @@ def test_a_deleted_project_leaves_no_tag_behind(api, workspace, production):
     ],
     ids=["agent", "project", "experiment"],
 )
-def test_a_type_that_does_not_fit_is_refused(api, workspace, body):
+def test_a_type_that_does_not_match_the_fields_is_rejected(api, workspace, body):
     assert api.post("/v2/sessions", body).status_code == 422
     assert not Project.objects.for_workspace(workspace).filter(name="p").exists()

@@ -6,7 +6,7 @@ from apps.audit.models import Entry
 from apps.ingest import decoders
 from apps.ingest.models import RejectionCount
 from apps.ingest.services import ingest_runs
-from apps.tracing.models import RunCount
+from apps.trace_store.models import RunCount
 from apps.usage import meter, quotas, services
 from apps.usage.models import LimitType, UsageDay, UsageLimit
 from tests.factories.api_keys import key_for
@@ -18,7 +18,7 @@ TODAY = datetime.now(UTC).date()
 
 
 @pytest.fixture(autouse=True)
-def _no_old_views():
+def _clear_cache():
     quotas.clear_cache()
     yield
     quotas.clear_cache()
@@ -29,7 +29,7 @@ def workspace():
     return WorkspaceFactory()
 
 
-def bring(client, workspace, *runs, scopes=("ingest",)):
+def send_runs(client, workspace, *runs, scopes=("ingest",)):
     return client.post(
         "/runs/batch",
         {"post": list(runs)},
@@ -47,36 +47,36 @@ def set_limit(workspace, kind, value, *, whole_organization=False):
     )
 
 
-def today_of(workspace):
+def read_today(workspace):
     return services.list_days(workspace.pk, TODAY, TODAY)[0]
 
 
 def test_usage_day_update_is_idempotent(client, workspace):
-    bring(client, workspace, wire_run(), wire_run())
+    send_runs(client, workspace, wire_run(), wire_run())
     meter.add(workspace.pk, agent_runs=2, agent_seconds=3.5)
     meter.flush()
 
     for _ in range(3):
         services.update_usage_days()
 
-    day = today_of(workspace)
+    day = read_today(workspace)
     assert (day.runs, day.traces, day.agent_runs, day.agent_seconds) == (2, 2, 2, 3)
     assert day.bytes > 200
     assert UsageDay.objects.for_workspace(workspace).count() == 1
 
 
 def test_deleted_runs_count_as_used(client, workspace):
-    bring(client, workspace, wire_run())
+    send_runs(client, workspace, wire_run())
     services.update_usage_days()
     RunCount.objects.for_workspace(workspace).delete()
 
     services.update_usage_days()
 
-    assert today_of(workspace).runs == 1
+    assert read_today(workspace).runs == 1
 
 
 def test_days_without_usage_are_listed_and_foreign_days_are_not(client, workspace):
-    bring(client, WorkspaceFactory(), wire_run())
+    send_runs(client, WorkspaceFactory(), wire_run())
     services.update_usage_days()
 
     days = services.list_days(workspace.pk, TODAY - timedelta(days=2), TODAY)
@@ -89,33 +89,33 @@ def test_days_without_usage_are_listed_and_foreign_days_are_not(client, workspac
 @pytest.mark.parametrize("kind", ["hourly_runs", "monthly_traces", "hourly_bytes"])
 def test_runs_beyond_a_limit_are_rejected_with_the_reason(client, workspace, kind):
     limit = set_limit(workspace, kind, 1)
-    first = bring(client, workspace, wire_run())
+    first = send_runs(client, workspace, wire_run())
     meter.flush()
     quotas.clear_cache()
 
-    refused = bring(client, workspace, wire_run(), wire_run())
+    rejected = send_runs(client, workspace, wire_run(), wire_run())
 
     assert first.status_code == 202
-    assert refused.status_code == 429
-    body = refused.json()
+    assert rejected.status_code == 429
+    body = rejected.json()
     assert body["code"] == "usage_limit_exceeded"
     assert f"of 1 {limit.limit_type.partition('_')[2]} in this" in body["detail"]
     is_hourly = kind.startswith("hourly")
-    assert 1 <= int(refused.headers.get("Retry-After", 0)) <= 60 if is_hourly else True
-    assert refused.headers.get("x-should-retry") == (None if is_hourly else "false")
-    counted = RejectionCount.objects.for_workspace(workspace).get()
-    assert (counted.reason, counted.count) == ("usage_limit_exceeded", 2)
+    assert 1 <= int(rejected.headers.get("Retry-After", 0)) <= 60 if is_hourly else True
+    assert rejected.headers.get("x-should-retry") == (None if is_hourly else "false")
+    rejection = RejectionCount.objects.for_workspace(workspace).get()
+    assert (rejection.reason, rejection.count) == ("usage_limit_exceeded", 2)
 
 
 def test_update_of_a_run_is_accepted_beyond_the_limit(client, workspace):
-    begun = wire_run(end_time=None)
-    bring(client, workspace, begun)
+    started_run = wire_run(end_time=None)
+    send_runs(client, workspace, started_run)
     set_limit(workspace, "hourly_runs", 1)
 
     update = client.patch(
-        f"/runs/{begun['id']}",
+        f"/runs/{started_run['id']}",
         {"outputs": {"a": 1}, "end_time": datetime.now(UTC).isoformat(),
-         "trace_id": begun["trace_id"], "dotted_order": begun["dotted_order"]},
+         "trace_id": started_run["trace_id"], "dotted_order": started_run["dotted_order"]},
         content_type="application/json",
         headers={"X-Api-Key": key_for(workspace, "ingest")},
     )  # fmt: skip
@@ -124,22 +124,22 @@ def test_update_of_a_run_is_accepted_beyond_the_limit(client, workspace):
 
 
 def test_organization_limit_sums_and_applies_to_all_workspaces(client, workspace):
-    sister = WorkspaceFactory(organization=workspace.organization)
-    bring(client, workspace, wire_run())
+    sibling = WorkspaceFactory(organization=workspace.organization)
+    send_runs(client, workspace, wire_run())
     set_limit(workspace, "monthly_runs", 1, whole_organization=True)
 
-    refused = bring(client, sister, wire_run())
-    elsewhere = bring(client, WorkspaceFactory(), wire_run())
+    rejected = send_runs(client, sibling, wire_run())
+    foreign = send_runs(client, WorkspaceFactory(), wire_run())
 
-    assert refused.status_code == 429
-    assert "this organization has used 1 of 1 runs" in refused.json()["detail"]
-    assert elsewhere.status_code == 202
+    assert rejected.status_code == 429
+    assert "this organization has used 1 of 1 runs" in rejected.json()["detail"]
+    assert foreign.status_code == 202
 
 
 def test_limit_applies_to_otlp(client, workspace):
     set_limit(workspace, "hourly_runs", 0)
 
-    refused = client.post(
+    rejected = client.post(
         "/otel/v1/traces",
         {"resourceSpans": [{"scopeSpans": [{"spans": [{
             "traceId": "5b8efff798038103d269b633813fc60c", "spanId": "eee19b7ec3c1b174",
@@ -149,7 +149,7 @@ def test_limit_applies_to_otlp(client, workspace):
         headers={"X-Api-Key": key_for(workspace, "ingest")},
     )  # fmt: skip
 
-    assert (refused.status_code, refused.json()["code"]) == (429, "usage_limit_exceeded")
+    assert (rejected.status_code, rejected.json()["code"]) == (429, "usage_limit_exceeded")
 
 
 def test_check_without_limits_takes_no_query(workspace, django_assert_num_queries):
@@ -173,21 +173,23 @@ def test_limits_are_set_read_and_deleted_by_the_api(client, workspace):
     body = {"limit_type": "monthly_traces", "limit_value": 5}
 
     put = client.put("/usage-limits", body, content_type="application/json", headers=headers)
-    again = client.put(
+    repeated = client.put(
         "/usage-limits", {**body, "limit_value": 7}, content_type="application/json",
         headers=headers,
     )  # fmt: skip
     limits = client.get("/usage-limits", headers=headers).json()
     current = client.get("/workspaces/current/usage_limits", headers=headers).json()
-    gone = client.delete(f"/usage-limits/{put.json()['id']}", headers=headers)
+    deleted = client.delete(f"/usage-limits/{put.json()['id']}", headers=headers)
 
     assert put.status_code == 200
-    assert again.json()["id"] == put.json()["id"]
-    assert [(one["limit_type"], one["limit_value"]) for one in limits] == [("monthly_traces", 7)]
+    assert repeated.json()["id"] == put.json()["id"]
+    assert [(limit["limit_type"], limit["limit_value"]) for limit in limits] == [
+        ("monthly_traces", 7)
+    ]
     assert limits[0]["tenant_id"] == str(workspace.pk)
     assert current["in_reject_set"] is False
-    assert [(one["used"], one["exceeded"]) for one in current["limits"]] == [(0, False)]
-    assert gone.status_code == 204
+    assert [(limit["used"], limit["exceeded"]) for limit in current["limits"]] == [(0, False)]
+    assert deleted.status_code == 204
     assert UsageLimit.objects.of_workspace(workspace.pk).count() == 0
     entries = Entry.objects.of_organization(workspace.organization_id).filter(
         target_kind="usage_limit"
@@ -247,8 +249,8 @@ def test_ingest_service_rejects_runs_beyond_a_limit(workspace):
 
 
 def test_page_shows_days_and_limits_and_sets_one(client, workspace):
-    person = MembershipFactory(organization=workspace.organization, role="owner").user
-    client.force_login(person)
+    owner = MembershipFactory(organization=workspace.organization, role="owner").user
+    client.force_login(owner)
     address = f"/o/{workspace.pk}/settings/usage"
 
     client.post(address, {"limit_type": "monthly_runs", "limit_value": 12345})

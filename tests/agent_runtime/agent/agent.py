@@ -1,10 +1,10 @@
-"""Graphs for the engine's tests. What a node does to the world is a line in a file."""
+"""Graphs for the engine's tests. A node records its side effect as a line in a file."""
 
 import asyncio
 import operator
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, AnyMessage
@@ -35,20 +35,20 @@ class Steps(TypedDict, total=False):
     trail: Annotated[list[str], operator.add]
 
 
-def note(state: Steps, line: str) -> None:
+def append_line(state: Steps, line: str) -> None:
     with Path(state["file"]).open("a") as file:
         file.write(f"{line}\n")
 
 
-def may_go_on(state: Steps) -> bool:
+def may_continue(state: Steps) -> bool:
     return Path(state["file"] + ".go").exists()
 
 
 def step(name):
     async def node(state: Steps, config: RunnableConfig) -> Steps:
-        """Leave a line, then wait for the file `<file>.go` when this is the step to wait at."""
-        note(state, f"{name} {config['metadata']['run_attempt']}")
-        while state.get("wait_at") == name and not may_go_on(state):
+        """Append a line; at the step `wait_at`, wait until the file `<file>.go` exists."""
+        append_line(state, f"{name} {config['metadata']['run_attempt']}")
+        while state.get("wait_at") == name and not may_continue(state):
             await asyncio.sleep(0.01)
         return {"trail": [name]}
 
@@ -65,11 +65,12 @@ steps = builder
 
 
 class Answer(TypedDict, total=False):
-    answer: str
+    answer: Any
+    question: Any
 
 
 def question(state: Answer) -> Answer:
-    return {"answer": interrupt({"question": "sure?"})}
+    return {"answer": interrupt(state.get("question") or {"question": "sure?"})}
 
 
 ask = StateGraph(Answer).add_node(question).add_edge(START, "question").add_edge("question", END)
@@ -89,22 +90,24 @@ ask_twice = (
 )
 
 
-def no(state: Answer) -> Answer:
+def raise_lookup_error(state: Answer) -> Answer:
     raise LookupError("no such city")
 
 
-fail = StateGraph(Answer).add_node(no).add_edge(START, "no").compile()
+fail = (
+    StateGraph(Answer).add_node(raise_lookup_error).add_edge(START, "raise_lookup_error").compile()
+)
 
 
-def end_the_process(state: Steps, config: RunnableConfig) -> Steps:
-    note(state, f"last words {config['metadata']['run_attempt']}")
+def exit_process(state: Steps, config: RunnableConfig) -> Steps:
+    append_line(state, f"last words {config['metadata']['run_attempt']}")
     os._exit(3)
 
 
-die = StateGraph(Steps).add_node(end_the_process).add_edge(START, "end_the_process").compile()
+die = StateGraph(Steps).add_node(exit_process).add_edge(START, "exit_process").compile()
 
 
-async def not_listen(state: Items) -> Items:
+async def ignore_cancellation(state: Items) -> Items:
     while True:
         try:
             await asyncio.sleep(60)
@@ -112,7 +115,9 @@ async def not_listen(state: Items) -> Items:
             continue
 
 
-stubborn = StateGraph(Items).add_node(not_listen).add_edge(START, "not_listen").compile()
+stubborn = (
+    StateGraph(Items).add_node(ignore_cancellation).add_edge(START, "ignore_cancellation").compile()
+)
 
 
 class Chat(TypedDict):

@@ -1,4 +1,4 @@
-"""Graphs that do with the store what their input says."""
+"""Graphs that make the store calls that their input lists."""
 
 import asyncio
 import contextvars
@@ -15,21 +15,21 @@ from typing_extensions import TypedDict
 
 class Script(TypedDict, total=False):
     calls: list[Any]
-    """`[method, args, options]`, in turn; `parallel` has a list of such."""
+    """Each call is `[method, args, options]`; they are made in this order."""
     results: list[Any]
 
 
 OPS = {"get": GetOp, "put": PutOp, "search": SearchOp, "namespaces": ListNamespacesOp}
 
 
-def plain(value):
+def to_json(value):
     if isinstance(value, list):
-        return [plain(item) for item in value]
+        return [to_json(item) for item in value]
     if hasattr(value, "dict"):
-        kept = value.dict()
-        kept["namespace"] = list(kept["namespace"])
-        del kept["created_at"], kept["updated_at"]
-        return kept
+        fields = value.dict()
+        fields["namespace"] = list(fields["namespace"])
+        del fields["created_at"], fields["updated_at"]
+        return fields
     return list(value) if isinstance(value, tuple) else value
 
 
@@ -37,35 +37,35 @@ NUL = "(nul)"
 
 
 def with_nul(value):
-    """JSON of a run cannot say it."""
+    """Replace the marker by U+0000, which the JSON of a run cannot contain."""
     return json.loads(json.dumps(value).replace(NUL, "\\u0000"))
 
 
-def op(kind, *rest):
+def build_op(kind, *rest):
     first, *others = rest
     if kind == "namespaces":
         return OPS[kind](tuple(MatchCondition(t, tuple(p)) for t, p in first), *others)
     return OPS[kind](tuple(first), *others)
 
 
-def arranged(call):
+def parse_call(call):
     method, args, options = with_nul(call)
     if method.endswith("batch"):
-        return method, [[op(*one) for one in args]], {}
+        return method, [[build_op(*op) for op in args]], {}
     return method, [tuple(arg) if isinstance(arg, list) else arg for arg in args], options
 
 
-def told(error):
+def to_error(error):
     return {"error": type(error).__name__, "message": str(error)}
 
 
 def sync_node(state: Script, runtime: Runtime) -> Script:
     results = []
-    for method, args, options in map(arranged, state["calls"]):
+    for method, args, options in map(parse_call, state["calls"]):
         try:
-            results.append(plain(getattr(get_store(), method)(*args, **options)))
+            results.append(to_json(getattr(get_store(), method)(*args, **options)))
         except Exception as error:  # noqa: BLE001
-            results.append(told(error))
+            results.append(to_error(error))
     return {"results": results}
 
 
@@ -76,30 +76,30 @@ async def put_many(store, count):
 
 
 async def get_in_thread(store):
-    """As code of a library does that brings its own threads."""
-    found = []
+    """Read an item from a thread that the agent starts, as libraries with own threads do."""
+    results = []
     context = contextvars.copy_context()
-    thread = threading.Thread(target=lambda: found.append(context.run(store.get, ("n",), "k")))
+    thread = threading.Thread(target=lambda: results.append(context.run(store.get, ("n",), "k")))
     thread.start()
     await asyncio.to_thread(thread.join)
-    return found[0]
+    return results[0]
 
 
 async def async_node(state: Script, runtime: Runtime) -> Script:
     results = []
     store = runtime.store
-    for method, args, options in map(arranged, state["calls"]):
+    for method, args, options in map(parse_call, state["calls"]):
         try:
-            # Both kinds of methods, also the blocking ones on the loop's own thread.
+            # Async methods, and blocking ones on the event loop's own thread.
             if method == "parallel":
                 value = put_many(store, *args)
             elif method == "thread":
                 value = get_in_thread(store)
             else:
                 value = getattr(store, method)(*args, **options)
-            results.append(plain(await value if asyncio.iscoroutine(value) else value))
+            results.append(to_json(await value if asyncio.iscoroutine(value) else value))
         except Exception as error:  # noqa: BLE001
-            results.append(told(error))
+            results.append(to_error(error))
     return {"results": results}
 
 
@@ -113,15 +113,15 @@ async_graph = _graph(async_node).compile()
 
 
 async def make(runtime):
-    """A factory that looks into the store, and may try to write there."""
+    """A graph factory that reads the store and tries to write to it."""
     facts = await runtime.store.aget(("n",), "k")
     try:
         await runtime.store.aput(("made",), "k", {"by": "factory"})
-        wrote = True
+        has_written = True
     except Exception:  # noqa: BLE001
-        wrote = False
+        has_written = False
 
     async def node(state: Script) -> Script:
-        return {"results": [plain(facts), wrote]}
+        return {"results": [to_json(facts), has_written]}
 
     return _graph(node)

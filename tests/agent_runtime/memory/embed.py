@@ -1,4 +1,4 @@
-"""A model of three words."""
+"""A fake embedding model: one dimension for each of three words."""
 
 WORDS = ("tea", "cake", "sea")
 

@@ -18,19 +18,25 @@ PATH = "/otel/v1/traces"
 
 
 class Exporter:
-    """Sends as an exporter does."""
+    """Sends requests as an OTLP exporter does."""
 
     def __init__(self, key: str) -> None:
         self.client = Client(headers={"X-Api-Key": key})
 
     def send(
-        self, body: bytes, kind: str = "application/x-protobuf", path: str = PATH, **headers: str
+        self,
+        body: bytes,
+        content_type: str = "application/x-protobuf",
+        path: str = PATH,
+        **headers: str,
     ) -> Any:
-        given = {name.replace("_", "-"): text for name, text in headers.items()}
-        return self.client.generic("POST", path, body, content_type=kind, headers=given)
+        header_values = {name.replace("_", "-"): text for name, text in headers.items()}
+        return self.client.generic(
+            "POST", path, body, content_type=content_type, headers=header_values
+        )
 
-    def spans(self, *spans: Span, **about: Any) -> Any:
-        return self.send(export(*spans, **about).SerializeToString())
+    def send_spans(self, *spans: Span, **fields: Any) -> Any:
+        return self.send(export(*spans, **fields).SerializeToString())
 
 
 @pytest.fixture
@@ -39,11 +45,11 @@ def exporter(workspace: Workspace) -> Exporter:
 
 
 @pytest.fixture
-def stored(workspace: Workspace) -> Callable[..., IngestResult]:
-    """`stored(*spans)`: as the endpoint does, without HTTP."""
+def store_spans(workspace: Workspace) -> Callable[..., IngestResult]:
+    """A function that stores spans as the endpoint does, without HTTP."""
 
-    def store(*spans: Span, **about: Any) -> IngestResult:
-        decoded = protobuf_decoder.decode(export(*spans, **about).SerializeToString())
+    def decode_and_store(*spans: Span, **fields: Any) -> IngestResult:
+        decoded = protobuf_decoder.decode(export(*spans, **fields).SerializeToString())
         return ingest(workspace.pk, build_request(decoded, project=None))
 
-    return store
+    return decode_and_store

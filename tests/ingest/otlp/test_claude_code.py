@@ -1,4 +1,4 @@
-"""POST /otel/v1/claude_code: events of the coding agent, as its documentation lists them."""
+"""POST /otel/v1/claude_code: the documented events of the coding agent."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeL
 from apps.organizations.models import Workspace
 from apps.trace_store import RunQuery, run_store
 from apps.tracing.models import Project
-from tests.factories.spans import BEGIN, SECOND, attributes
+from tests.factories.spans import BEGIN, SECOND, encode_attributes
 from tests.ingest.otlp.conftest import Exporter
 
 PATH = "/otel/v1/claude_code"
@@ -36,22 +36,22 @@ EVENTS: list[tuple[str, float, dict[str, str]]] = [
 ]
 
 
-def said(number: int, name: str, more: dict[str, str]) -> dict[str, str]:
+def event_attributes(number: int, name: str, fields: dict[str, str]) -> dict[str, str]:
     shared = {"session.id": "s1", "prompt.id": "p1", "event.sequence": str(number)}
-    return shared | {"event.name": name} | more
+    return shared | {"event.name": name} | fields
 
 
-def as_json(*numbers: int) -> bytes:
+def encode_json(*numbers: int) -> bytes:
     records = []
     for number in numbers:
-        name, at, more = EVENTS[number]
+        name, seconds, fields = EVENTS[number]
         pairs = [
             {"key": key, "value": {"stringValue": text}}
-            for key, text in said(number, name, more).items()
+            for key, text in event_attributes(number, name, fields).items()
         ]
         records.append(
             {
-                "timeUnixNano": str(BEGIN + int(at * SECOND)),
+                "timeUnixNano": str(BEGIN + int(seconds * SECOND)),
                 "body": {"stringValue": f"claude_code.{name}"},
                 "attributes": pairs,
             }
@@ -59,14 +59,14 @@ def as_json(*numbers: int) -> bytes:
     return json.dumps({"resourceLogs": [{"scopeLogs": [{"logRecords": records}]}]}).encode()
 
 
-def as_protobuf() -> bytes:
+def encode_protobuf() -> bytes:
     records = [
         LogRecord(
-            time_unix_nano=BEGIN + int(at * SECOND),
+            time_unix_nano=BEGIN + int(seconds * SECOND),
             body=AnyValue(string_value=f"claude_code.{name}"),
-            attributes=attributes(said(number, name, more)),
+            attributes=encode_attributes(event_attributes(number, name, fields)),
         )
-        for number, (name, at, more) in enumerate(EVENTS)
+        for number, (name, seconds, fields) in enumerate(EVENTS)
     ]
     scope = ScopeLogs(log_records=records)
     request = ExportLogsServiceRequest(resource_logs=[ResourceLogs(scope_logs=[scope])])
@@ -74,8 +74,8 @@ def as_protobuf() -> bytes:
     return body
 
 
-def runs(workspace: Workspace, project: str) -> list[Any]:
-    project_row = Project.objects.for_workspace(workspace).get(name=project)
+def list_runs(workspace: Workspace, name: str) -> list[Any]:
+    project_row = Project.objects.for_workspace(workspace).get(name=name)
     query = RunQuery(project_ids=[project_row.pk])
     page = run_store.query(workspace.pk, query, limit=10)
     return sorted((run.row for run in page.runs), key=lambda row: row.dotted_order)
@@ -85,13 +85,13 @@ def test_a_prompt_is_a_trace_and_its_session_a_thread(
     exporter: Exporter, workspace: Workspace
 ) -> None:
     for numbers in ((1, 2), (0,)):
-        answer = exporter.send(
-            as_json(*numbers), "application/json", path=PATH, langsmith_project="agent"
+        response = exporter.send(
+            encode_json(*numbers), "application/json", path=PATH, langsmith_project="agent"
         )
-        assert (answer.status_code, answer.content) == (200, b"{}")
+        assert (response.status_code, response.content) == (200, b"{}")
 
-    root, prompt, request, tool = runs(workspace, "agent")
-    assert [(one.name, one.run_type) for one in (prompt, request, tool)] == [
+    root, prompt, request, tool = list_runs(workspace, "agent")
+    assert [(run.name, run.run_type) for run in (prompt, request, tool)] == [
         *(("user_prompt", "chain"), ("api_request", "llm"), ("Bash", "tool")),
     ]
     assert prompt.inputs_preview == "why?"
@@ -99,19 +99,19 @@ def test_a_prompt_is_a_trace_and_its_session_a_thread(
     assert (request.model, request.usage.prompt_tokens) == ("claude-sonnet-4-5", 10)
     assert request.usage.total_cost == Decimal("0.01")
     assert tool.status == "error"
-    assert {one.thread_key for one in (root, prompt, request, tool)} == {"s1"}
-    assert {one.parent_run_id for one in (prompt, request, tool)} == {root.id}
+    assert {run.thread_key for run in (root, prompt, request, tool)} == {"s1"}
+    assert {run.parent_run_id for run in (prompt, request, tool)} == {root.id}
 
 
-def test_both_encodings_are_the_same_events(exporter: Exporter, workspace: Workspace) -> None:
-    exporter.send(as_protobuf(), path=PATH, langsmith_project="p")
-    before = [row.id for row in runs(workspace, "p")]
-    exporter.send(as_json(0, 1, 2), "application/json", path=PATH, langsmith_project="p")
+def test_both_encodings_store_the_same_runs(exporter: Exporter, workspace: Workspace) -> None:
+    exporter.send(encode_protobuf(), path=PATH, langsmith_project="p")
+    before = [row.id for row in list_runs(workspace, "p")]
+    exporter.send(encode_json(0, 1, 2), "application/json", path=PATH, langsmith_project="p")
 
-    assert [row.id for row in runs(workspace, "p")] == before
+    assert [row.id for row in list_runs(workspace, "p")] == before
     assert len(before) == 4
 
 
-def test_what_is_no_request_of_logs(exporter: Exporter) -> None:
+def test_a_malformed_body_is_rejected(exporter: Exporter) -> None:
     assert exporter.send(b"{", "application/json", path=PATH).status_code == 400
     assert exporter.send(b"\xff", path=PATH).status_code == 400

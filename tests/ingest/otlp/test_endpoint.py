@@ -24,84 +24,95 @@ from apps.trace_store import run_store
 from apps.tracing.models import Project
 from tests.factories.api_keys import key_for
 from tests.factories.spans import TRACE, event, export, span
-from tests.factories.tracing import rows
+from tests.factories.tracing import count_stored_runs
 from tests.ingest.otlp.conftest import Exporter
 
 JSON = "application/json"
 
 
-def hexed(value: Any) -> Any:
-    """OTLP's JSON from protobuf's: ids in hexadecimal, not in base64."""
+def convert_ids_to_hex(value: Any) -> Any:
+    """Convert the ids of protobuf JSON from base64 to hexadecimal, as in OTLP JSON."""
     if isinstance(value, list):
-        return [hexed(one) for one in value]
+        return [convert_ids_to_hex(item) for item in value]
     if not isinstance(value, dict):
         return value
-    converted = {key: hexed(one) for key, one in value.items()}
+    converted = {key: convert_ids_to_hex(item) for key, item in value.items()}
     for name in ("traceId", "spanId", "parentSpanId"):
         if name in converted:
             converted[name] = b64decode(converted[name]).hex()
     return converted
 
 
-def as_json(request: ExportTraceServiceRequest) -> dict[str, Any]:
-    message: dict[str, Any] = hexed(MessageToDict(request))
+def to_otlp_json(request: ExportTraceServiceRequest) -> dict[str, Any]:
+    message: dict[str, Any] = convert_ids_to_hex(MessageToDict(request))
     return message
 
 
-def names(workspace: Workspace) -> list[str]:
-    return [row.name for row in run_store.trace(workspace.pk, trace_run_id(TRACE))]
+def run_names(workspace: Workspace) -> list[str]:
+    return [row.name for row in run_store.fetch_trace(workspace.pk, trace_run_id(TRACE))]
 
 
-def test_without_a_key_nothing_is_stored(db: None) -> None:
-    answer = Client().generic(
+def test_a_request_without_a_key_is_rejected(db: None) -> None:
+    response = Client().generic(
         "POST", "/otel/v1/traces", export(span()).SerializeToString(), "application/x-protobuf"
     )
 
-    assert answer.status_code == 401
-    assert answer["Content-Type"] == "application/x-protobuf"
-    assert rows() == 0
+    assert response.status_code == 401
+    assert response["Content-Type"] == "application/x-protobuf"
+    assert count_stored_runs() == 0
 
 
-def test_a_key_that_may_not_ingest(workspace: Workspace) -> None:
-    answer = Exporter(key_for(workspace, "read")).spans(span())
+def test_a_read_only_key_is_rejected(workspace: Workspace) -> None:
+    response = Exporter(key_for(workspace, "read")).send_spans(span())
 
-    assert answer.status_code == 403
-    assert rows() == 0
+    assert response.status_code == 403
+    assert count_stored_runs() == 0
 
 
 @pytest.mark.parametrize("prefix", ["", "/api/v1", "/api"])
-def test_protobuf(exporter: Exporter, workspace: Workspace, prefix: str) -> None:
+def test_a_protobuf_request_is_stored(
+    exporter: Exporter, workspace: Workspace, prefix: str
+) -> None:
     body = export(span(1, name="root"), span(2, 1, at=1, name="child")).SerializeToString()
 
-    answer = exporter.send(body, path=f"{prefix}/otel/v1/traces")
+    response = exporter.send(body, path=f"{prefix}/otel/v1/traces")
 
-    assert (answer.status_code, answer.content) == (200, b"")
-    assert answer["Content-Type"] == "application/x-protobuf"
-    assert names(workspace) == ["root", "child"]
+    assert (response.status_code, response.content) == (200, b"")
+    assert response["Content-Type"] == "application/x-protobuf"
+    assert run_names(workspace) == ["root", "child"]
 
 
-def test_json(exporter: Exporter, workspace: Workspace) -> None:
+def test_a_json_request_is_stored(exporter: Exporter, workspace: Workspace) -> None:
     request = export(
-        span(1, name="root", says={"count": 2**62, "flag": True, "list": ["a", 1.5], "none": None}),
+        span(
+            1,
+            name="root",
+            attributes={"count": 2**62, "flag": True, "list": ["a", 1.5], "none": None},
+        ),
         span(2, 1, at=1, name="child", error="broken", events=[event("new_token", at=1.5)]),
     )
 
-    answer = exporter.send(json.dumps(as_json(request)).encode(), JSON)
+    response = exporter.send(json.dumps(to_otlp_json(request)).encode(), JSON)
 
-    assert (answer.status_code, answer.content, answer["Content-Type"]) == (200, b"{}", JSON)
-    root, child = run_store.trace(workspace.pk, trace_run_id(TRACE))
+    assert (response.status_code, response.content, response["Content-Type"]) == (200, b"{}", JSON)
+    root, child = run_store.fetch_trace(workspace.pk, trace_run_id(TRACE))
     assert (root.name, child.name, child.status) == ("root", "child", "error")
     assert root.metadata["count"] == 2**62
     assert child.first_token_time is not None
 
 
-def test_both_encodings_give_the_same_run(exporter: Exporter, workspace: Workspace) -> None:
-    one = export(span(1, says={"input.value": '{"a": 1}', "n": 1, "f": 2.0, "b": b"\x00\xff"}))
-    exporter.send(one.SerializeToString(), langsmith_project="protobuf")
-    exporter.send(json.dumps(as_json(one)).encode(), JSON, langsmith_project="json")
+def test_both_encodings_store_the_same_run(exporter: Exporter, workspace: Workspace) -> None:
+    request = export(
+        span(1, attributes={"input.value": '{"a": 1}', "n": 1, "f": 2.0, "b": b"\x00\xff"})
+    )
+    exporter.send(request.SerializeToString(), langsmith_project="protobuf")
+    exporter.send(json.dumps(to_otlp_json(request)).encode(), JSON, langsmith_project="json")
 
     projects = Project.objects.for_workspace(workspace).filter(name__in=["protobuf", "json"])
-    runs = [run_store.get(workspace.pk, trace_run_id(TRACE), project_id=one.pk) for one in projects]
+    runs = [
+        run_store.get(workspace.pk, trace_run_id(TRACE), project_id=project.pk)
+        for project in projects
+    ]
     first, second = [
         {payload: run.json(payload) for payload in run.payloads} for run in runs if run
     ]
@@ -109,8 +120,27 @@ def test_both_encodings_give_the_same_run(exporter: Exporter, workspace: Workspa
     assert len(first) == 2
 
 
+@pytest.mark.parametrize("encoding", ["protobuf", "json"])
+def test_payloads_in_bytes_are_read_as_json(
+    exporter: Exporter, workspace: Workspace, encoding: str
+) -> None:
+    """As the exporter of `langsmith` up to 0.11 sends them."""
+    attributes = {"gen_ai.prompt": b'{"question":"why?"}', "gen_ai.completion": b'{"a":1}'}
+    request = export(span(1, attributes=attributes))
+    if encoding == "json":
+        exporter.send(json.dumps(to_otlp_json(request)).encode(), JSON)
+    else:
+        exporter.send(request.SerializeToString())
+
+    (run,) = run_store.fetch_trace(workspace.pk, trace_run_id(TRACE))
+    stored = run_store.get(workspace.pk, run.id)
+    assert stored is not None
+    assert json.loads(stored.json("inputs")) == {"question": "why?"}
+    assert json.loads(stored.json("outputs")) == {"a": 1}
+
+
 @pytest.mark.parametrize(
-    ("encoding", "pack"),
+    ("encoding", "compress"),
     [
         ("gzip", gzip.compress),
         ("deflate", zlib.compress),
@@ -118,17 +148,17 @@ def test_both_encodings_give_the_same_run(exporter: Exporter, workspace: Workspa
         ("identity", bytes),
     ],
 )
-def test_encodings_of_the_body(
-    exporter: Exporter, workspace: Workspace, encoding: str, pack: Any
+def test_a_compressed_body_is_stored(
+    exporter: Exporter, workspace: Workspace, encoding: str, compress: Any
 ) -> None:
-    body = pack(export(span(name=encoding)).SerializeToString())
+    body = compress(export(span(name=encoding)).SerializeToString())
 
     assert exporter.send(body, content_encoding=encoding).status_code == 200
-    assert names(workspace) == [encoding]
+    assert run_names(workspace) == [encoding]
 
 
 @pytest.mark.parametrize(
-    ("body", "kind", "headers", "status"),
+    ("body", "content_type", "headers", "status"),
     [
         (b"\xff\xff\xff", "application/x-protobuf", {}, 400),
         (b"{", JSON, {}, 400),
@@ -140,19 +170,19 @@ def test_encodings_of_the_body(
         (b"x", "text/plain", {}, 415),
     ],
 )
-def test_what_cannot_be_decoded_is_final(
-    exporter: Exporter, body: bytes, kind: str, headers: dict[str, str], status: int
+def test_a_body_that_cannot_be_decoded_is_rejected(
+    exporter: Exporter, body: bytes, content_type: str, headers: dict[str, str], status: int
 ) -> None:
-    answer = exporter.send(body, kind, **headers)
+    response = exporter.send(body, content_type, **headers)
 
-    assert answer.status_code == status
-    if kind == JSON:
-        assert answer.json()["code"] == "bad_body"
+    assert response.status_code == status
+    if content_type == JSON:
+        assert response.json()["code"] == "bad_body"
     else:
-        # A google.rpc.Status: field 2 is its message.
-        assert answer["Content-Type"] == "application/x-protobuf"
-        assert answer.content[0] == 0x12
-    assert rows() == 0
+        # The body is a google.rpc.Status, whose field 2 is the message.
+        assert response["Content-Type"] == "application/x-protobuf"
+        assert response.content[0] == 0x12
+    assert count_stored_runs() == 0
 
 
 def test_an_empty_request_is_a_success(exporter: Exporter) -> None:
@@ -160,11 +190,9 @@ def test_an_empty_request_is_a_success(exporter: Exporter) -> None:
     assert exporter.send(b"{}", JSON).content == b"{}"
 
 
-def test_a_bad_span_does_not_take_the_others_along(
-    exporter: Exporter, workspace: Workspace
-) -> None:
-    good = span(1, name="good")
-    bad = [
+def test_invalid_spans_do_not_reject_the_others(exporter: Exporter, workspace: Workspace) -> None:
+    valid_span = span(1, name="good")
+    invalid_spans = [
         span(2, trace=b"short"),
         span(3, trace=bytes(16)),
         span(4, span_id=b""),
@@ -173,37 +201,39 @@ def test_a_bad_span_does_not_take_the_others_along(
         span(7, at=10 * 86_400),
     ]
 
-    answer = exporter.spans(good, *bad)
+    http_response = exporter.send_spans(valid_span, *invalid_spans)
 
-    response = ExportTraceServiceResponse.FromString(answer.content)
-    assert answer.status_code == 200
+    response = ExportTraceServiceResponse.FromString(http_response.content)
+    assert http_response.status_code == 200
     assert response.partial_success.rejected_spans == 6
     assert "The trace id must have 16 bytes" in response.partial_success.error_message
-    assert names(workspace) == ["good"]
+    assert run_names(workspace) == ["good"]
 
 
-def test_a_bad_span_in_json_is_told_in_json(exporter: Exporter, workspace: Workspace) -> None:
-    request = as_json(export(span(1, name="good"), span(2), span(3)))
+def test_invalid_spans_of_a_json_request_are_counted_in_json(
+    exporter: Exporter, workspace: Workspace
+) -> None:
+    request = to_otlp_json(export(span(1, name="good"), span(2), span(3)))
     spans = request["resourceSpans"][0]["scopeSpans"][0]["spans"]
     spans[1]["traceId"] = "nonsense"
     spans[2]["startTimeUnixNano"] = {"no": "number"}
 
-    answer = exporter.send(json.dumps(request).encode(), JSON)
+    response = exporter.send(json.dumps(request).encode(), JSON)
 
-    assert answer.status_code == 200
-    assert answer.json()["partialSuccess"]["rejectedSpans"] == "2"
-    assert names(workspace) == ["good"]
+    assert response.status_code == 200
+    assert response.json()["partialSuccess"]["rejectedSpans"] == "2"
+    assert run_names(workspace) == ["good"]
 
 
-def test_nothing_but_bad_spans_is_a_bad_request(exporter: Exporter) -> None:
-    answer = exporter.spans(span(trace=b"short"))
+def test_a_request_of_only_invalid_spans_is_rejected(exporter: Exporter) -> None:
+    response = exporter.send_spans(span(trace=b"short"))
 
-    assert answer.status_code == 400
-    assert rows() == 0
+    assert response.status_code == 400
+    assert count_stored_runs() == 0
 
 
 @pytest.mark.parametrize(
-    ("named", "project"),
+    ("project_names", "project"),
     [
         ({"span": "a", "resource": "b", "header": "c"}, "a"),
         ({"resource": "b", "header": "c"}, "b"),
@@ -212,73 +242,162 @@ def test_nothing_but_bad_spans_is_a_bad_request(exporter: Exporter) -> None:
         ({}, "default"),
     ],
 )
-def test_which_project_a_span_goes_to(
-    exporter: Exporter, workspace: Workspace, named: dict[str, str], project: str
+def test_the_project_of_a_span_is_selected_by_precedence(
+    exporter: Exporter, workspace: Workspace, project_names: dict[str, str], project: str
 ) -> None:
-    says = {"langsmith.trace.session_name": named["span"]} if "span" in named else {}
-    places = {"resource": "langsmith.project.name", "other": "openinference.project.name"}
-    resource = {name: named[place] for place, name in places.items() if place in named}
-    headers = {"langsmith_project": named["header"]} if "header" in named else {}
+    attributes = (
+        {"langsmith.trace.session_name": project_names["span"]} if "span" in project_names else {}
+    )
+    attribute_names = {"resource": "langsmith.project.name", "other": "openinference.project.name"}
+    resource = {
+        name: project_names[source]
+        for source, name in attribute_names.items()
+        if source in project_names
+    }
+    headers = {"langsmith_project": project_names["header"]} if "header" in project_names else {}
 
-    exporter.send(export(span(says=says), resource=resource).SerializeToString(), **headers)
+    exporter.send(
+        export(span(attributes=attributes), resource=resource).SerializeToString(), **headers
+    )
 
-    (row,) = run_store.trace(workspace.pk, trace_run_id(TRACE))
+    (row,) = run_store.fetch_trace(workspace.pk, trace_run_id(TRACE))
     assert Project.objects.for_workspace(workspace).get(pk=row.project_id).name == project
 
 
-def test_a_project_by_its_id_and_one_that_is_none(
-    exporter: Exporter, workspace: Workspace, stranger: Workspace
+def test_a_foreign_project_id_is_rejected(
+    exporter: Exporter, workspace: Workspace, other_workspace: Workspace
 ) -> None:
-    own = Project(workspace=workspace, name="by id")
-    own.save()
-    foreign = Project(workspace=stranger, name="foreign")
-    foreign.save()
+    own_project = Project(workspace=workspace, name="by id")
+    own_project.save()
+    foreign_project = Project(workspace=other_workspace, name="foreign")
+    foreign_project.save()
 
-    answer = exporter.spans(
-        span(1, says={"langsmith.trace.session_id": str(own.pk)}),
-        span(2, 1, at=1, says={"langsmith.trace.session_id": str(foreign.pk)}),
+    http_response = exporter.send_spans(
+        span(1, attributes={"langsmith.trace.session_id": str(own_project.pk)}),
+        span(2, 1, at=1, attributes={"langsmith.trace.session_id": str(foreign_project.pk)}),
     )
 
-    response = ExportTraceServiceResponse.FromString(answer.content)
+    response = ExportTraceServiceResponse.FromString(http_response.content)
     assert response.partial_success.rejected_spans == 1
-    assert [row.project_id for row in run_store.trace(workspace.pk, trace_run_id(TRACE))] == [
-        own.pk
+    assert [row.project_id for row in run_store.fetch_trace(workspace.pk, trace_run_id(TRACE))] == [
+        own_project.pk
     ]
-    assert run_store.trace(stranger.pk, trace_run_id(TRACE)) == []
+    assert run_store.fetch_trace(other_workspace.pk, trace_run_id(TRACE)) == []
 
 
-def test_a_span_that_brings_its_runs_ids_and_place(
-    exporter: Exporter, workspace: Workspace
-) -> None:
+def test_a_span_with_langsmith_ids_keeps_them(exporter: Exporter, workspace: Workspace) -> None:
     run_id = "01a20171-9bbc-7410-8fb3-091b2b9c3c9e"
     dotted_order = f"20260102T030405000006Z{run_id}"
-    says = {
+    attributes = {
         "langsmith.trace.id": run_id,
         "langsmith.span.id": run_id,
         "langsmith.span.dotted_order": dotted_order,
     }
 
-    exporter.spans(span(says=says))
+    exporter.send_spans(span(attributes=attributes))
 
     run = run_store.get(workspace.pk, UUID(run_id))
     assert run is not None
     assert run.row.dotted_order == dotted_order
 
 
-def test_the_javascript_sdk_finds_its_root_by_the_spans_id(
+def test_the_root_run_of_the_javascript_sdk_has_the_id_of_its_span(
     exporter: Exporter, workspace: Workspace
 ) -> None:
-    """Its root's run has the span's id; a span it leaves out between two is not missed."""
+    """A child is attached to its LangSmith parent even if a span between them is not exported."""
     traced = {"langsmith.traceable": "true"}
     parent = {"langsmith.span.parent_id": "00000000-0000-0000-0000-000000000001"}
-    exporter.spans(span(3, 2, at=2, name="child", says={**traced, **parent}))
-    exporter.spans(span(1, 9, name="root", says={**traced, "langsmith.is_root": True}))
+    exporter.send_spans(span(3, 2, at=2, name="child", attributes={**traced, **parent}))
+    exporter.send_spans(span(1, 9, name="root", attributes={**traced, "langsmith.is_root": True}))
 
     root_id = UUID(int=1)
-    runs = run_store.trace(workspace.pk, root_id)
+    runs = run_store.fetch_trace(workspace.pk, root_id)
     assert [(row.name, row.depth, row.trace_id) for row in runs] == [
         ("root", 0, root_id),
         ("child", 1, root_id),
     ]
     assert runs[0].id == runs[1].parent_run_id == root_id
-    assert rows() == 2
+    assert count_stored_runs() == 2
+
+
+@pytest.mark.parametrize("signal", ["metrics", "logs"])
+@pytest.mark.parametrize("content_type", ["application/x-protobuf", "application/json"])
+def test_other_signals_are_accepted_and_discarded(
+    exporter: Exporter, signal: str, content_type: str
+) -> None:
+    path = f"/otel/v1/{signal}"
+    body = b"{}" if content_type == "application/json" else b""
+
+    response = exporter.send(body, content_type, path)
+
+    assert (response.status_code, response.content) == (200, body)
+    assert response["Content-Type"] == content_type
+    assert Client().post(path, b"", content_type=content_type).status_code == 401
+    assert exporter.client.get("/info").json()["otlp_signals"] == {
+        "traces": "stored",
+        "metrics": "discarded",
+        "logs": "discarded",
+    }
+    assert count_stored_runs() == 0
+
+
+NESTED_TEXT = "[" * 1000 + "]" * 1000
+
+
+@pytest.mark.parametrize(
+    ("attributes", "is_stored"),
+    [
+        ({f"gen_ai.prompt.{'9' * 5000}.content": "hi"}, True),
+        ({"gen_ai.usage.input_token_details": "{[]: 1}"}, True),
+        ({"gen_ai.usage.input_token_details": "{'cache_read': ...}"}, True),
+        ({"gen_ai.usage.input_token_details": "{'cache_read': '\\ud800'}"}, True),
+        ({"gen_ai.usage.input_token_details": "{(1, 2): 1}"}, True),
+        ({f"gen_ai.prompt.0{'.a' * 2000}": "hi"}, False),
+        ({"ai.prompt.messages": NESTED_TEXT}, False),
+        ({"ai.value": NESTED_TEXT}, False),
+        ({"ai.response.text": NESTED_TEXT}, False),
+        ({"langsmith.metadata.a": NESTED_TEXT}, False),
+        (
+            {
+                "gen_ai.input.messages": '[{"parts": [{"type": "tool_call", "arguments": '
+                f"{NESTED_TEXT[700:1300]}}}]}}]"
+            },
+            False,
+        ),
+    ],
+    ids=[
+        *("index", "unhashable", "ellipsis", "surrogate", "tuple", "name", "messages", "value"),
+        *("answer", "metadata", "arguments"),
+    ],
+)
+def test_attributes_without_a_json_form_do_not_stop_the_other_spans(
+    exporter: Exporter, workspace: Workspace, attributes: dict[str, Any], *, is_stored: bool
+) -> None:
+    odd_span, other_span = (
+        span(2, 1, name="odd", at=1, attributes=attributes),
+        span(1, name="other"),
+    )
+
+    response = exporter.send_spans(odd_span, other_span)
+
+    answer = ExportTraceServiceResponse.FromString(response.content)
+    assert response.status_code == 200
+    assert answer.partial_success.rejected_spans == (0 if is_stored else 1)
+    assert sorted(run_names(workspace)) == (["odd", "other"] if is_stored else ["other"])
+
+
+def test_json_span_with_a_list_as_key_does_not_stop_the_other_spans(
+    exporter: Exporter, workspace: Workspace
+) -> None:
+    request = to_otlp_json(export(span(1, name="good"), span(2), span(3), span(4)))
+    spans = request["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    bad_pairs = [{"key": ["a"], "value": {"stringValue": "b"}}]
+    spans[1]["attributes"] = bad_pairs
+    spans[2]["events"] = [{"attributes": bad_pairs}]
+    spans[3]["attributes"] = [{"key": "a", "value": {"kvlistValue": {"values": bad_pairs}}}]
+
+    response = exporter.send(json.dumps(request).encode(), JSON)
+
+    assert response.status_code == 200
+    assert response.json()["partialSuccess"]["rejectedSpans"] == "3"
+    assert run_names(workspace) == ["good"]

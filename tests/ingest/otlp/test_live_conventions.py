@@ -1,6 +1,6 @@
-"""Every convention of attributes on every wire, by OpenTelemetry's pipeline on the live platform.
+"""Every attribute convention in every encoding, sent by OpenTelemetry to the live platform.
 
-A span is sent when it ends, so leaves come first; with a span a request, parents come later.
+A span is sent when it ends, so leaves come before their parents.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning"),
     pytest.mark.xdist_group("otlp-conventions"),
 ]
-ASKED, ANSWERED = "why?", "because"
+QUESTION, ANSWER = "why?", "because"
 
 
 class JsonExporter(SpanExporter):
-    """As exporters of other languages write OTLP/JSON: hexadecimal ids, numbers for words."""
+    """Exports OTLP/JSON as other languages do: hexadecimal ids, numbers for enums."""
 
     def __init__(self, live: Live, project: str, *, gzipped: bool) -> None:
         self.url, self.gzipped = f"{live.url}/otel/v1/traces", gzipped
@@ -62,48 +62,48 @@ class JsonExporter(SpanExporter):
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         message = MessageToDict(encode_spans(spans), use_integers_for_enums=True)
-        for one in _spans_of(message):
+        for span_fields in _iterate_spans(message):
             for name in ("traceId", "spanId", "parentSpanId"):
-                if name in one:
-                    one[name] = base64.b64decode(one[name]).hex()
+                if name in span_fields:
+                    span_fields[name] = base64.b64decode(span_fields[name]).hex()
         body = json.dumps(message).encode()
         headers = self.headers
         if self.gzipped:
             body, headers = gzip.compress(body), headers | {"Content-Encoding": "gzip"}
-        answer = httpx.post(self.url, content=body, headers=headers, timeout=60)
-        assert (answer.status_code, answer.json()) == (200, {}), answer.text
+        response = httpx.post(self.url, content=body, headers=headers, timeout=60)
+        assert (response.status_code, response.json()) == (200, {}), response.text
         return SpanExportResult.SUCCESS
 
 
-def _spans_of(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _iterate_spans(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for resource in message["resourceSpans"]:
         for scope in resource["scopeSpans"]:
             yield from scope["spans"]
 
 
-def exporter(live: Live, project: str, wire: str) -> SpanExporter:
-    kind, _, packed = wire.partition("+")
-    if kind == "json":
-        return JsonExporter(live, project, gzipped=bool(packed))
+def build_exporter(live: Live, project: str, encoding_name: str) -> SpanExporter:
+    encoding, _, compression = encoding_name.partition("+")
+    if encoding == "json":
+        return JsonExporter(live, project, gzipped=bool(compression))
     return OTLPSpanExporter(
         endpoint=f"{live.api_url}/otel/v1/traces",
         headers={"x-api-key": live.api_key, "Langsmith-Project": project},
-        compression=Compression.Gzip if packed else Compression.NoCompression,
+        compression=Compression.Gzip if compression else Compression.NoCompression,
     )
 
 
-def openinference(tracer: Tracer) -> None:
-    """By its own instrumentation."""
-    traced = OITracer(tracer, TraceConfig())
+def trace_openinference(tracer: Tracer) -> None:
+    """Trace with the instrumentation of OpenInference."""
+    oi_tracer = OITracer(tracer, TraceConfig())
     user, assistant = (
-        Message(role="user", content=ASKED),
-        Message(role="assistant", content=ANSWERED),
+        Message(role="user", content=QUESTION),
+        Message(role="assistant", content=ANSWER),
     )
-    with using_session("t-1"), traced.start_as_current_span("agent") as agent:
+    with using_session("t-1"), oi_tracer.start_as_current_span("agent") as agent:
         agent.set_attributes(get_span_kind_attributes("agent"))
-        agent.set_attributes(get_input_attributes({"q": ASKED}))
-        agent.set_attributes(get_output_attributes({"a": ANSWERED}))
-        with traced.start_as_current_span("model") as model:
+        agent.set_attributes(get_input_attributes({"q": QUESTION}))
+        agent.set_attributes(get_output_attributes({"a": ANSWER}))
+        with oi_tracer.start_as_current_span("model") as model:
             model.set_attributes(get_span_kind_attributes("llm"))
             model.set_attributes(
                 get_llm_attributes(
@@ -115,76 +115,76 @@ def openinference(tracer: Tracer) -> None:
                     token_count=TokenCount(prompt=10, completion=1, total=11),
                 )
             )
-        with traced.start_as_current_span("tool") as tool:
+        with oi_tracer.start_as_current_span("tool") as tool:
             tool.set_attributes(get_span_kind_attributes("tool"))
-            failing(tool)
+            fail_span(tool)
 
 
-def failing(span: Any) -> None:
+def fail_span(span: Any) -> None:
     span.record_exception(ValueError("nothing found"))
     span.set_status(StatusCode.ERROR, "nothing found")
 
 
-def told_by(
+def trace_agent(
     tracer: Tracer, agent: dict[str, Any], model: dict[str, Any], tool: dict[str, Any]
 ) -> None:
     with tracer.start_as_current_span("agent", attributes=agent):
         with tracer.start_as_current_span("model", attributes=model):
             pass
         with tracer.start_as_current_span("tool", attributes=tool) as span:
-            failing(span)
+            fail_span(span)
 
 
-NUMBERED = {
+NUMBERED_MESSAGES = {
     "gen_ai.system": "openai",
     "gen_ai.request.model": "gpt-4o",
     "gen_ai.request.temperature": 0.5,
     "gen_ai.prompt.0.role": "user",
-    "gen_ai.prompt.0.content": ASKED,
+    "gen_ai.prompt.0.content": QUESTION,
     "gen_ai.completion.0.role": "assistant",
-    "gen_ai.completion.0.content": ANSWERED,
+    "gen_ai.completion.0.content": ANSWER,
     "gen_ai.usage.prompt_tokens": 10,
     "gen_ai.usage.completion_tokens": 1,
 }
-"""A model's call as the first conventions told it, each message by its number."""
+"""Attributes of a model call in the first conventions, which number each message."""
 
 
-def old_genai(tracer: Tracer) -> None:
-    told_by(
+def trace_old_genai(tracer: Tracer) -> None:
+    trace_agent(
         tracer,
         {
             "gen_ai.operation.name": "invoke_agent",
             "gen_ai.conversation.id": "t-1",
-            "gen_ai.prompt": json.dumps({"q": ASKED}),
-            "gen_ai.completion": json.dumps({"a": ANSWERED}),
+            "gen_ai.prompt": json.dumps({"q": QUESTION}),
+            "gen_ai.completion": json.dumps({"a": ANSWER}),
         },
         {
             "gen_ai.operation.name": "chat",
-            **NUMBERED,
+            **NUMBERED_MESSAGES,
         },
         {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "tool"},
     )
 
 
-def new_genai(tracer: Tracer) -> None:
-    def said(role: str, text: str) -> str:
+def trace_new_genai(tracer: Tracer) -> None:
+    def encode_messages(role: str, text: str) -> str:
         return json.dumps([{"role": role, "parts": [{"type": "text", "content": text}]}])
 
-    told_by(
+    trace_agent(
         tracer,
         {
             "gen_ai.operation.name": "invoke_agent",
             "gen_ai.conversation.id": "t-1",
-            "gen_ai.input.messages": said("user", ASKED),
-            "gen_ai.output.messages": said("assistant", ANSWERED),
+            "gen_ai.input.messages": encode_messages("user", QUESTION),
+            "gen_ai.output.messages": encode_messages("assistant", ANSWER),
         },
         {
             "gen_ai.operation.name": "chat",
             "gen_ai.provider.name": "openai",
             "gen_ai.request.model": "gpt-4o",
             "gen_ai.request.temperature": 0.5,
-            "gen_ai.input.messages": said("user", ASKED),
-            "gen_ai.output.messages": said("assistant", ANSWERED),
+            "gen_ai.input.messages": encode_messages("user", QUESTION),
+            "gen_ai.output.messages": encode_messages("assistant", ANSWER),
             "gen_ai.usage.input_tokens": 10,
             "gen_ai.usage.output_tokens": 1,
         },
@@ -192,35 +192,35 @@ def new_genai(tracer: Tracer) -> None:
     )
 
 
-def traceloop(tracer: Tracer) -> None:
-    told_by(
+def trace_traceloop(tracer: Tracer) -> None:
+    trace_agent(
         tracer,
         {
             "traceloop.span.kind": "workflow",
             "traceloop.entity.name": "agent",
             "traceloop.association.properties.session_id": "t-1",
-            "traceloop.entity.input": json.dumps({"q": ASKED}),
-            "traceloop.entity.output": json.dumps({"a": ANSWERED}),
+            "traceloop.entity.input": json.dumps({"q": QUESTION}),
+            "traceloop.entity.output": json.dumps({"a": ANSWER}),
         },
         {
             "llm.request.type": "chat",
-            **NUMBERED,
+            **NUMBERED_MESSAGES,
             "llm.usage.total_tokens": 11,
         },
         {"traceloop.span.kind": "tool", "traceloop.entity.name": "tool"},
     )
 
 
-def langsmith(tracer: Tracer) -> None:
-    messages = [{"role": "user", "content": ASKED}, {"role": "assistant", "content": ANSWERED}]
+def trace_langsmith(tracer: Tracer) -> None:
+    messages = [{"role": "user", "content": QUESTION}, {"role": "assistant", "content": ANSWER}]
     usage = {"input_tokens": 10, "output_tokens": 1, "total_tokens": 11}
-    told_by(
+    trace_agent(
         tracer,
         {
             "langsmith.span.kind": "chain",
             "langsmith.metadata.thread_id": "t-1",
-            "gen_ai.prompt": json.dumps({"q": ASKED}),
-            "gen_ai.completion": json.dumps({"a": ANSWERED}),
+            "gen_ai.prompt": json.dumps({"q": QUESTION}),
+            "gen_ai.completion": json.dumps({"a": ANSWER}),
         },
         {
             "langsmith.span.kind": "llm",
@@ -237,50 +237,50 @@ def langsmith(tracer: Tracer) -> None:
 
 
 CONVENTIONS: dict[str, Callable[[Tracer], None]] = {
-    "openinference": openinference,
-    "old genai": old_genai,
-    "new genai": new_genai,
-    "traceloop": traceloop,
-    "langsmith": langsmith,
+    "openinference": trace_openinference,
+    "old genai": trace_old_genai,
+    "new genai": trace_new_genai,
+    "traceloop": trace_traceloop,
+    "langsmith": trace_langsmith,
 }
 
 
-@pytest.mark.parametrize("wire", ["protobuf", "protobuf+gzip", "json", "json+gzip"])
+@pytest.mark.parametrize("encoding_name", ["protobuf", "protobuf+gzip", "json", "json+gzip"])
 @pytest.mark.parametrize("convention", CONVENTIONS)
-def test_a_trace_is_one_correct_tree(live: Live, convention: str, wire: str) -> None:
+def test_a_trace_is_stored_as_one_tree(live: Live, convention: str, encoding_name: str) -> None:
     project = f"otel {uuid.uuid4()}"
     provider = TracerProvider(resource=Resource({"service.name": "agent"}))
-    provider.add_span_processor(SimpleSpanProcessor(exporter(live, project, wire)))
+    provider.add_span_processor(SimpleSpanProcessor(build_exporter(live, project, encoding_name)))
 
     CONVENTIONS[convention](provider.get_tracer("app"))
     provider.shutdown()
 
-    agent, model, tool = tree_of(live, project)
+    agent, model, tool = list_runs(live, project)
     assert (agent.run_type, model.run_type, tool.run_type) == ("chain", "llm", "tool")
     assert (agent.status, model.status, tool.status) == ("success", "success", "error")
     assert "nothing found" in (tool.error or "")
     assert agent.id == agent.trace_id
-    assert ASKED in json.dumps(agent.inputs)
-    assert ANSWERED in json.dumps(agent.outputs)
-    assert ASKED in json.dumps(model.inputs)
-    assert ANSWERED in json.dumps(model.outputs)
+    assert QUESTION in json.dumps(agent.inputs)
+    assert ANSWER in json.dumps(agent.outputs)
+    assert QUESTION in json.dumps(model.inputs)
+    assert ANSWER in json.dumps(model.outputs)
     assert (model.prompt_tokens, model.completion_tokens, model.total_tokens) == (10, 1, 11)
     assert (agent.total_tokens, str(agent.total_cost)) == (11, "0.000035")
     metadata = (model.extra or {})["metadata"]
     assert (metadata["ls_provider"], metadata["ls_model_name"]) == ("openai", "gpt-4o")
     assert (model.extra or {})["invocation_params"]["temperature"] == 0.5
-    with reading(live) as reader:
+    with open_reader(live) as reader:
         (turn,) = reader.read_thread(thread_id="t-1", project_name=project)
     assert turn.id == agent.id
 
 
-@pytest.mark.parametrize("wire", ["protobuf", "json"])
-def test_a_trace_is_split_over_requests(live: Live, wire: str) -> None:
-    """Forty leaves, two spans a request; the root, which ends last, comes with the last one."""
+@pytest.mark.parametrize("encoding_name", ["protobuf", "json"])
+def test_a_trace_split_over_requests_is_one_tree(live: Live, encoding_name: str) -> None:
+    """Forty leaves in requests of two spans; the root, which ends last, is in the last request."""
     project = f"otel {uuid.uuid4()}"
     provider = TracerProvider()
     provider.add_span_processor(
-        BatchSpanProcessor(exporter(live, project, wire), max_export_batch_size=2)
+        BatchSpanProcessor(build_exporter(live, project, encoding_name), max_export_batch_size=2)
     )
     tracer = provider.get_tracer("app")
 
@@ -292,7 +292,7 @@ def test_a_trace_is_split_over_requests(live: Live, wire: str) -> None:
     assert provider.force_flush()
     provider.shutdown()
 
-    runs = tree_of(live, project)
+    runs = list_runs(live, project)
     names = [run.name for run in runs]
     assert names == [
         "root",
@@ -309,15 +309,15 @@ def test_a_trace_is_split_over_requests(live: Live, wire: str) -> None:
 
 
 @contextmanager
-def reading(live: Live) -> Iterator[Client]:
+def open_reader(live: Live) -> Iterator[Client]:
     client = Client(api_url=live.api_url, api_key=live.api_key)
     yield client
     client.cleanup()
 
 
-def tree_of(live: Live, project: str) -> list[Any]:
-    """All runs of the project, depth first."""
-    with reading(live) as reader:
+def list_runs(live: Live, project: str) -> list[Any]:
+    """Return all runs of the project, depth first."""
+    with open_reader(live) as reader:
         return sorted(
             reader.list_runs(project_name=project), key=lambda run: run.dotted_order or ""
         )

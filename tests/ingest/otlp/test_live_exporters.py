@@ -1,4 +1,4 @@
-"""OpenTelemetry's exporter and the `langsmith` SDK's against the running platform."""
+"""The exporters of OpenTelemetry and of the `langsmith` SDK against the running platform."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def reader(live: Live) -> Iterator[Client]:
     client.cleanup()
 
 
-def tree(client: Client, project: str) -> list[tuple[str, str, int]]:
-    """Name, kind and depth of all runs, depth first."""
+def read_tree(client: Client, project: str) -> list[tuple[str, str, int]]:
+    """Return name, type and depth of all runs, depth first."""
     runs = sorted(client.list_runs(project_name=project), key=lambda run: run.dotted_order or "")
     return [(run.name, run.run_type, (run.dotted_order or "").count(".")) for run in runs]
 
 
-def agent(tracer: trace.Tracer) -> None:
+def trace_agent(tracer: trace.Tracer) -> None:
     with tracer.start_as_current_span("agent", attributes={"openinference.span.kind": "AGENT"}):
         with tracer.start_as_current_span("plan") as plan:
             plan.set_attribute("traceloop.span.kind", "task")
@@ -68,16 +68,16 @@ def agent(tracer: trace.Tracer) -> None:
 EXPECTED = [("agent", "chain", 0), ("plan", "chain", 1), ("chat", "llm", 2), ("search", "tool", 1)]
 
 
-def test_a_span_a_request_leaf_first(
+def test_spans_sent_one_by_one_are_one_tree(
     exporter: OTLPSpanExporter, reader: Client, project: str
 ) -> None:
     provider = TracerProvider(resource=Resource({"service.name": "agent"}))
     provider.add_span_processor(SimpleSpanProcessor(exporter))
 
-    agent(provider.get_tracer("app"))
+    trace_agent(provider.get_tracer("app"))
     provider.shutdown()
 
-    assert tree(reader, project) == EXPECTED
+    assert read_tree(reader, project) == EXPECTED
     (root,) = reader.list_runs(project_name=project, is_root=True)
     whole = reader.read_run(root.id, load_child_runs=True)
     assert whole.child_runs is not None
@@ -86,15 +86,17 @@ def test_a_span_a_request_leaf_first(
     assert "nothing found" in (whole.child_runs[1].error or "")
 
 
-def test_all_spans_in_one_request(exporter: OTLPSpanExporter, reader: Client, project: str) -> None:
+def test_spans_sent_in_one_request_are_one_tree(
+    exporter: OTLPSpanExporter, reader: Client, project: str
+) -> None:
     provider = TracerProvider()
     provider.add_span_processor(BatchSpanProcessor(exporter))
 
-    agent(provider.get_tracer("app"))
+    trace_agent(provider.get_tracer("app"))
     assert provider.force_flush()
     provider.shutdown()
 
-    assert tree(reader, project) == EXPECTED
+    assert read_tree(reader, project) == EXPECTED
 
 
 @traceable(run_type="llm", metadata={"ls_provider": "openai", "ls_model_name": "gpt-4o"})
@@ -113,7 +115,9 @@ def ask(question: str) -> str:
     return research(question)
 
 
-def sdk(live: Live, exporter: OTLPSpanExporter, mode: str) -> tuple[Client, TracerProvider]:
+def create_sdk_client(
+    live: Live, exporter: OTLPSpanExporter, mode: str
+) -> tuple[Client, TracerProvider]:
     provider = TracerProvider()
     provider.add_span_processor(BatchSpanProcessor(exporter))
     client = Client(
@@ -131,16 +135,16 @@ SDK_TREE = [
 ]
 
 
-def test_the_sdk_by_opentelemetry_alone(
+def test_the_sdk_sends_a_trace_by_opentelemetry(
     live: Live, exporter: OTLPSpanExporter, reader: Client, project: str
 ) -> None:
-    client, provider = sdk(live, exporter, "otel")
+    client, provider = create_sdk_client(live, exporter, "otel")
     with tracing_context(enabled=True, client=client, project_name=project):
         ask("why?")
     client.flush()
     assert provider.force_flush()
 
-    assert tree(reader, project) == SDK_TREE
+    assert read_tree(reader, project) == SDK_TREE
     runs = list(reader.list_runs(project_name=project))
     by_name = {run.name: run for run in runs}
     assert by_name["research"].inputs == {"question": "why?"}
@@ -153,25 +157,27 @@ def test_the_sdk_by_opentelemetry_alone(
     provider.shutdown()
 
 
-def test_the_sdk_by_both_wires_gives_each_run_once(
+def test_the_sdk_in_hybrid_mode_stores_each_run_once(
     live: Live, exporter: OTLPSpanExporter, reader: Client, project: str
 ) -> None:
-    client, provider = sdk(live, exporter, "hybrid")
+    client, provider = create_sdk_client(live, exporter, "hybrid")
     with tracing_context(enabled=True, client=client, project_name=project):
         ask("why?")
     client.flush()
     ids = {run.id for run in reader.list_runs(project_name=project)}
     assert provider.force_flush()
 
-    assert tree(reader, project) == SDK_TREE
+    assert read_tree(reader, project) == SDK_TREE
     assert {run.id for run in reader.list_runs(project_name=project)} == ids
     assert len(ids) == 4
     client.cleanup()
     provider.shutdown()
 
 
-def test_json_with_ids_in_hexadecimal(live: Live, reader: Client, project: str) -> None:
-    trace_id, begin = uuid.uuid4().hex, "1767225600000000000"
+def test_a_json_request_with_hexadecimal_ids_is_stored(
+    live: Live, reader: Client, project: str
+) -> None:
+    trace_id, start_time = uuid.uuid4().hex, "1767225600000000000"
     body = {
         "resourceSpans": [
             {
@@ -188,8 +194,8 @@ def test_json_with_ids_in_hexadecimal(live: Live, reader: Client, project: str) 
                                 "spanId": "00000000000000aa",
                                 "name": "by hand",
                                 "kind": "SPAN_KIND_INTERNAL",
-                                "startTimeUnixNano": begin,
-                                "endTimeUnixNano": int(begin) + 10**9,
+                                "startTimeUnixNano": start_time,
+                                "endTimeUnixNano": int(start_time) + 10**9,
                                 "attributes": [{"key": "n", "value": {"intValue": "7"}}],
                                 "status": {"code": "STATUS_CODE_OK"},
                             }
@@ -200,9 +206,9 @@ def test_json_with_ids_in_hexadecimal(live: Live, reader: Client, project: str) 
         ]
     }
 
-    answer = httpx.post(f"{live.url}/otel/v1/traces", json=body, headers=live.headers)
+    response = httpx.post(f"{live.url}/otel/v1/traces", json=body, headers=live.headers)
 
-    assert (answer.status_code, answer.json()) == (200, {})
+    assert (response.status_code, response.json()) == (200, {})
     run = reader.read_run(uuid.UUID(trace_id))
     assert (run.name, run.status) == ("by hand", "success")
     assert (run.extra or {})["metadata"]["n"] == 7

@@ -1,4 +1,4 @@
-"""What each attribute becomes."""
+"""The mapping of span attributes to fields of runs."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ from apps.trace_store import Payload
 from tests.factories.spans import BEGIN, SECOND, TRACE, event, export, span
 
 
-class Run:
-    """What the store would be given."""
+class MappedRun:
+    """A span mapped to the columns and payloads of a run."""
 
-    def __init__(self, one: Span, **about: Any) -> None:
-        (decoded,) = protobuf_decoder.decode(export(one, **about).SerializeToString()).spans
+    def __init__(self, span_message: Span, **fields: Any) -> None:
+        (decoded,) = protobuf_decoder.decode(
+            export(span_message, **fields).SerializeToString()
+        ).spans
         run = map_span(decoded)
         run.id = span_run_id(TRACE, b"12345678")
         self.operation = RunOperation(False, run)
@@ -32,45 +34,45 @@ class Run:
         self.columns = self.operation.content.columns
         self.metadata = json.loads(self.operation.content.metadata or b"{}")
 
-    def _told(self, payload: Payload) -> Any:
+    def _read_payload(self, payload: Payload) -> Any:
         text = self.operation.content.payloads.get(payload)
         return None if text is None else json.loads(text)
 
     @property
     def inputs(self) -> Any:
-        return self._told(Payload.INPUTS)
+        return self._read_payload(Payload.INPUTS)
 
     @property
     def outputs(self) -> Any:
-        return self._told(Payload.OUTPUTS)
+        return self._read_payload(Payload.OUTPUTS)
 
     @property
     def extra(self) -> Any:
-        return self._told(Payload.EXTRA)
+        return self._read_payload(Payload.EXTRA)
 
     @property
     def events(self) -> Any:
-        return self._told(Payload.EVENTS)
+        return self._read_payload(Payload.EVENTS)
 
     @property
     def error(self) -> Any:
-        return self._told(Payload.ERROR)
+        return self._read_payload(Payload.ERROR)
 
 
-def said(**fields: Any) -> Run:
-    return Run(span(says=fields.pop("says", None), **fields))
+def map_with(**fields: Any) -> MappedRun:
+    return MappedRun(span(attributes=fields.pop("attributes", None), **fields))
 
 
-def says(attributes: dict[str, Any]) -> Run:
-    return said(says=attributes)
+def map_attributes(attributes: dict[str, Any]) -> MappedRun:
+    return map_with(attributes=attributes)
 
 
 @pytest.mark.parametrize(
-    ("attributes", "kind"),
+    ("attributes", "run_type"),
     [
         ({}, "chain"),
         ({"langsmith.span.kind": "parser", "openinference.span.kind": "LLM"}, "parser"),
-        ({"langsmith.span.kind": "no kind of ours"}, "chain"),
+        ({"langsmith.span.kind": "unknown kind"}, "chain"),
         ({"gen_ai.operation.name": "chat"}, "llm"),
         ({"gen_ai.operation.name": "text_completion"}, "llm"),
         ({"gen_ai.operation.name": "generate_content"}, "llm"),
@@ -96,20 +98,23 @@ def says(attributes: dict[str, Any]) -> Run:
         ({"ai.operationId": "ai.generateText"}, "chain"),
     ],
 )
-def test_kinds(attributes: dict[str, Any], kind: str) -> None:
-    assert says(attributes).columns["run_type"] == kind
+def test_a_span_kind_is_mapped_to_a_run_type(attributes: dict[str, Any], run_type: str) -> None:
+    assert map_attributes(attributes).columns["run_type"] == run_type
 
 
-def test_names() -> None:
-    assert says({}).columns["name"] == "step"
-    assert says({"traceloop.entity.name": "plan"}).columns["name"] == "plan"
-    assert says({"langsmith.trace.name": "mine", "traceloop.entity.name": "p"}).columns["name"] == (
-        "mine"
-    )
+def test_the_name_of_a_run_is_selected_by_precedence() -> None:
+    assert map_attributes({}).columns["name"] == "step"
+    assert map_attributes({"traceloop.entity.name": "plan"}).columns["name"] == "plan"
+    assert map_attributes({"langsmith.trace.name": "mine", "traceloop.entity.name": "p"}).columns[
+        "name"
+    ] == ("mine")
     tool = {"openinference.span.kind": "TOOL", "tool.name": "search"}
-    assert says(tool).columns["name"] == "search"
-    assert says({"tool.name": "x", "openinference.span.kind": "LLM"}).columns["name"] == "step"
-    assert said(name="").columns["name"] == "span"
+    assert map_attributes(tool).columns["name"] == "search"
+    assert (
+        map_attributes({"tool.name": "x", "openinference.span.kind": "LLM"}).columns["name"]
+        == "step"
+    )
+    assert map_with(name="").columns["name"] == "span"
 
 
 @pytest.mark.parametrize(
@@ -164,19 +169,19 @@ def test_names() -> None:
         ),
     ],
 )
-def test_inputs(attributes: dict[str, Any], inputs: Any) -> None:
-    mapped = says(attributes).inputs
+def test_attributes_are_mapped_to_inputs(attributes: dict[str, Any], inputs: Any) -> None:
+    mapped = map_attributes(attributes).inputs
 
     if inputs is None:
         assert mapped == {"n": 123456789012345678901234567890}
     else:
-        assert _without(mapped, "event.name") == inputs
+        assert _drop_key(mapped, "event.name") == inputs
 
 
-def _without(value: Any, name: str) -> Any:
+def _drop_key(value: Any, name: str) -> Any:
     if isinstance(value, dict):
-        return {key: _without(one, name) for key, one in value.items() if key != name}
-    return [_without(one, name) for one in value] if isinstance(value, list) else value
+        return {key: _drop_key(item, name) for key, item in value.items() if key != name}
+    return [_drop_key(item, name) for item in value] if isinstance(value, list) else value
 
 
 @pytest.mark.parametrize(
@@ -205,8 +210,8 @@ def _without(value: Any, name: str) -> Any:
         ({"events": '[{"event.name": "gen_ai.choice", "message": {"content": "yo"}}]'}, None),
     ],
 )
-def test_outputs(attributes: dict[str, Any], outputs: Any) -> None:
-    mapped = says(attributes).outputs
+def test_attributes_are_mapped_to_outputs(attributes: dict[str, Any], outputs: Any) -> None:
+    mapped = map_attributes(attributes).outputs
 
     if outputs is None:
         assert mapped["messages"][0]["content"] == "yo"
@@ -214,18 +219,18 @@ def test_outputs(attributes: dict[str, Any], outputs: Any) -> None:
         assert mapped == outputs
 
 
-def test_the_first_source_wins_and_the_others_stay() -> None:
-    run = says({"input.value": "second", "gen_ai.prompt": "first"})
+def test_the_first_source_is_the_input_and_the_others_are_kept_as_attributes() -> None:
+    run = map_attributes({"input.value": "second", "gen_ai.prompt": "first"})
 
     assert run.inputs == {"input": "first"}
     assert run.extra["otel"]["attributes"] == {"input.value": "second"}
 
 
-def test_parameters() -> None:
-    run = says(
+def test_request_attributes_are_mapped_to_invocation_params() -> None:
+    run = map_attributes(
         {
-            "gen_ai.request.model": "asked",
-            "gen_ai.response.model": "answered",
+            "gen_ai.request.model": "requested",
+            "gen_ai.response.model": "responded",
             "gen_ai.request.temperature": 0.5,
             "gen_ai.request.top_k": 3,
             "gen_ai.request.stop_sequences": ["END"],
@@ -237,13 +242,13 @@ def test_parameters() -> None:
     assert run.extra["invocation_params"] == {
         "seed": 4,
         "temperature": 0.5,
-        "model": "answered",
+        "model": "responded",
         "top_k": 3,
         "stop": ["END"],
         "tools": [{"name": "t"}],
     }
-    assert run.columns["model"] == "answered"
-    assert run.metadata["gen_ai.request.model"] == "asked"
+    assert run.columns["model"] == "responded"
+    assert run.metadata["gen_ai.request.model"] == "requested"
 
 
 @pytest.mark.parametrize(
@@ -255,12 +260,12 @@ def test_parameters() -> None:
         ("gen_ai.system", "OpenAI"),
     ],
 )
-def test_providers(name: str, provider: str) -> None:
-    assert says({name: provider}).metadata["ls_provider"] == "openai"
+def test_attributes_are_mapped_to_the_provider(name: str, provider: str) -> None:
+    assert map_attributes({name: provider}).metadata["ls_provider"] == "openai"
 
 
-def test_a_convention_names_a_provider_otherwise() -> None:
-    assert says({"gen_ai.provider.name": "aws.bedrock"}).metadata["ls_provider"] == (
+def test_a_provider_name_of_a_convention_is_translated() -> None:
+    assert map_attributes({"gen_ai.provider.name": "aws.bedrock"}).metadata["ls_provider"] == (
         "amazon_bedrock"
     )
 
@@ -275,8 +280,8 @@ def test_a_convention_names_a_provider_otherwise() -> None:
         {"gen_ai.usage.input_tokens": 7, "gen_ai.usage.output_tokens": 3, "input_tokens": 9},
     ],
 )
-def test_usage(attributes: dict[str, Any]) -> None:
-    columns = says(attributes).columns
+def test_attributes_are_mapped_to_token_usage(attributes: dict[str, Any]) -> None:
+    columns = map_attributes(attributes).columns
 
     assert (
         columns["prompt_tokens"],
@@ -286,14 +291,14 @@ def test_usage(attributes: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("text", ['{"cache_read": 5}', "{'cache_read': 5}"])
-def test_details_of_usage_as_json_and_as_python_writes_them(text: str) -> None:
-    run = says({"gen_ai.usage.input_tokens": 7, "gen_ai.usage.input_token_details": text})
+def test_usage_details_are_read_from_json_and_python_literals(text: str) -> None:
+    run = map_attributes({"gen_ai.usage.input_tokens": 7, "gen_ai.usage.input_token_details": text})
 
     assert json.loads(run.columns["usage_details"]) == {"prompt_token_details": {"cache_read": 5}}
 
 
-def test_details_of_usage_by_their_own_names() -> None:
-    run = says(
+def test_usage_details_are_read_from_their_own_attributes() -> None:
+    run = map_attributes(
         {
             "gen_ai.usage.input_tokens": 70,
             "gen_ai.usage.cache_read_input_tokens": 5,
@@ -310,8 +315,8 @@ def test_details_of_usage_by_their_own_names() -> None:
     assert run.columns["total_cost"] == Decimal("0.25")
 
 
-def test_metadata_tags_and_thread() -> None:
-    run = says(
+def test_attributes_are_mapped_to_metadata_tags_and_thread() -> None:
+    run = map_attributes(
         {
             "langsmith.metadata.user": "u1",
             "langsmith.metadata.plan": '{"a": 1}',
@@ -350,21 +355,23 @@ def test_metadata_tags_and_thread() -> None:
         {"session.id": "t", "gen_ai.conversation.id": "t"},
     ],
 )
-def test_threads(attributes: dict[str, Any]) -> None:
-    assert says(attributes).columns["thread_key"] == "t"
+def test_attributes_are_mapped_to_the_thread(attributes: dict[str, Any]) -> None:
+    assert map_attributes(attributes).columns["thread_key"] == "t"
 
 
-def test_a_list_of_tags_and_a_reference_example() -> None:
+def test_a_list_of_tags_and_a_reference_example_are_mapped() -> None:
     example = "11111111-1111-4111-8111-111111111111"
-    run = says({"langsmith.span.tags": ["x", "y"], "langsmith.reference_example_id": example})
+    run = map_attributes(
+        {"langsmith.span.tags": ["x", "y"], "langsmith.reference_example_id": example}
+    )
 
     assert run.columns["tags"] == ["x", "y"]
     assert run.columns["reference_example_id"] == UUID(example)
 
 
-def test_what_opentelemetry_knows_besides_is_kept() -> None:
+def test_other_fields_of_opentelemetry_are_kept() -> None:
     link = Span.Link(trace_id=TRACE, span_id=b"abcdefgh", attributes=[])
-    run = Run(
+    run = MappedRun(
         span(
             7,
             3,
@@ -390,8 +397,8 @@ def test_what_opentelemetry_knows_besides_is_kept() -> None:
     }
 
 
-def test_messages_in_span_events() -> None:
-    run = said(
+def test_span_events_are_mapped_to_messages() -> None:
+    run = map_with(
         events=[
             event("gen_ai.system.message", {"content": "Be brief."}),
             event("gen_ai.user.message", {"gen_ai.event.content": '{"content": "why?"}'}),
@@ -435,11 +442,11 @@ def test_messages_in_span_events() -> None:
             }
         ]
     }
-    assert [one["name"] for one in run.events] == ["other"]
+    assert [event["name"] for event in run.events] == ["other"]
 
 
-def test_content_in_span_events() -> None:
-    run = said(
+def test_span_events_are_mapped_to_content() -> None:
+    run = map_with(
         events=[
             event("gen_ai.content.prompt", {"gen_ai.prompt": '[{"role": "user"}]'}),
             event("gen_ai.content.completion", {"gen_ai.completion": "hi"}),
@@ -450,20 +457,20 @@ def test_content_in_span_events() -> None:
     assert run.outputs == {"output": "hi"}
 
 
-def test_an_exception_is_the_error() -> None:
+def test_an_exception_event_is_the_error() -> None:
     exception = {
         "exception.type": "ValueError",
         "exception.message": "no city",
         "exception.stacktrace": "Traceback: here",
     }
-    run = said(events=[event("exception", exception)])
+    run = map_with(events=[event("exception", exception)])
 
     assert run.error == "no city\n\nTraceback: here"
     assert run.events[0]["kwargs"] == exception
 
 
-def test_an_exception_in_a_span_that_went_well_is_only_an_event() -> None:
-    run = said(
+def test_an_exception_in_a_successful_span_is_an_event() -> None:
+    run = map_with(
         events=[event("exception", {"exception.message": "retried"})],
         status=Status(code=Status.STATUS_CODE_OK),
     )
@@ -473,14 +480,49 @@ def test_an_exception_in_a_span_that_went_well_is_only_an_event() -> None:
 
 
 @pytest.mark.parametrize(("message", "error"), [("broken", "broken"), ("", "error")])
-def test_a_status_of_error_is_one_without_an_exception(message: str, error: str) -> None:
-    assert said(error=message).error == error
+def test_an_error_status_is_an_error_without_an_exception(message: str, error: str) -> None:
+    assert map_with(error=message).error == error
 
 
-def test_the_first_token() -> None:
-    by_event = said(events=[event("new_token", at=0.25)])
-    by_attribute = says({"gen_ai.response.time_to_first_chunk": 0.25})
+def test_the_first_token_time_is_read_from_event_or_attribute() -> None:
+    by_event = map_with(events=[event("new_token", at=0.25)])
+    by_attribute = map_attributes({"gen_ai.response.time_to_first_chunk": 0.25})
 
     expected = datetime.fromtimestamp(BEGIN / SECOND + 0.25, UTC)
     assert by_event.columns["first_token_time"] == expected
     assert by_attribute.columns["first_token_time"] == expected
+
+
+def test_an_embedding_of_the_ai_sdk_has_values_vectors_and_tokens() -> None:
+    model = {"ai.model.id": "text-embedding-3-small", "ai.model.provider": "openai.embedding"}
+    inner = map_attributes(
+        model
+        | {"ai.operationId": "ai.embed.doEmbed", "ai.usage.tokens": 3}
+        | {"ai.values": ['"a word"'], "ai.embeddings": ["[0.5,1]"]}
+    )
+    outer = map_attributes(
+        {"ai.operationId": "ai.embed", "ai.value": '"a word"', "ai.embedding": "[0.5,1]"}
+    )
+
+    assert inner.columns["run_type"] == "embedding"
+    assert (inner.inputs, inner.outputs) == ({"input": ["a word"]}, {"embeddings": [[0.5, 1]]})
+    assert (inner.columns["prompt_tokens"], inner.columns["total_tokens"]) == (3, 3)
+    assert (outer.inputs, outer.outputs) == ({"input": "a word"}, {"embedding": [0.5, 1]})
+
+
+def test_the_first_token_event_of_openinference_sets_the_time_of_the_first_token() -> None:
+    run = map_with(
+        attributes={"openinference.span.kind": "LLM"},
+        events=[event("First Token Stream Event", at=0.25)],
+    )
+
+    assert run.columns["first_token_time"] == datetime.fromtimestamp(
+        (BEGIN + SECOND // 4) / 1e9, UTC
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"), [(3, "client"), (6, 6), (-1, -1), (-7, -7), (-(2**31), -(2**31))]
+)
+def test_unknown_kind_of_a_span_is_kept_as_its_number(kind: int, expected: str | int) -> None:
+    assert MappedRun(span(1, kind=kind)).extra["otel"]["kind"] == expected

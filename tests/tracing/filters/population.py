@@ -44,20 +44,20 @@ MODELS = ["gpt-4o", "claude", None]
 
 
 def populate(workspace: Workspace, seed: int, *, runs: int = 24) -> list[UUID]:
-    """Traces of one to some runs over a few days, with feedback; the ids of the runs."""
+    """Store traces over a few days, with feedback, and return the ids of their runs."""
     chance = random.Random(seed)
-    made: list[dict[str, Any]] = []
+    runs_created: list[dict[str, Any]] = []
     for _ in range(runs):
-        parent = chance.choice(made) if made and chance.random() < 0.6 else None
-        made.append(_run(chance, parent))
-    ingest(workspace, *made)
-    for run in made:
+        parent = chance.choice(runs_created) if runs_created and chance.random() < 0.6 else None
+        runs_created.append(_run(chance, parent))
+    ingest(workspace, *runs_created)
+    for run in runs_created:
         for _ in range(chance.choice([0, 0, 1, 2])):
             _feedback(chance, workspace, run)
     project = Project.objects.for_workspace(workspace).get(name="default")
     project.reference_dataset_id = UUID(int=7)
     project.save()
-    return [UUID(run["id"]) for run in made]
+    return [UUID(run["id"]) for run in runs_created]
 
 
 def _run(chance: random.Random, parent: dict[str, Any] | None) -> dict[str, Any]:
@@ -120,11 +120,13 @@ def _feedback(chance: random.Random, workspace: Workspace, run: dict[str, Any]) 
 
 
 def filters(run_ids: list[UUID]) -> st.SearchStrategy[str]:
-    """Texts of filters over such a population."""
+    """Return a strategy for filter texts over such a population."""
     leaves = st.sampled_from(FIELDS).flatmap(lambda field: _leaf(field, run_ids))
-    searches = st.sampled_from([*TEXTS[:5], "退款", "TIMEOUT", "gold", "prod", "5", "1.5"])
+    searches = st.sampled_from(
+        [*TEXTS[:5], "退款", "TIMEOUT", "gold", "prod", "5", "1.5", "timeo*", "Ag*", "time* go*"]
+    )
     leaves |= searches.map(lambda text: f"search({quote(text)})")
-    # Pairs that belong together have more of a chance beside each other.
+    # Conditions on the fields of one pair are more likely to match next to each other.
     for items in fields.ItemKind:
         of_items = [field for field in FIELDS if field.items is items]
         pair = st.sampled_from(of_items).flatmap(lambda field: _leaf(field, run_ids))
@@ -134,7 +136,7 @@ def filters(run_ids: list[UUID]) -> st.SearchStrategy[str]:
         lambda inner: st.one_of(
             st.lists(inner, min_size=1, max_size=3).map(lambda all_: f"and({', '.join(all_)})"),
             st.lists(inner, min_size=1, max_size=3).map(lambda all_: f"or({', '.join(all_)})"),
-            inner.map(lambda one: f"not({one})"),
+            inner.map(lambda text: f"not({text})"),
         ),
         max_leaves=6,
     )
@@ -169,13 +171,15 @@ def _leaf(field: fields.Field, run_ids: list[UUID]) -> st.SearchStrategy[str]:
         if operator == "search":
             return st.sampled_from(TEXTS[:3]).map(lambda t: f"search({field.name}, {quote(t)})")
         if "like" in operator:
-            return patterns.map(lambda one: f"{operator}({field.name}, {one})")
+            return patterns.map(lambda value: f"{operator}({field.name}, {value})")
         if field.kind is FieldType.OBJECT:
             texts = _KEYS if operator == "exists" else _OBJECTS
-            return texts.map(lambda one: f"{operator}({field.name}, {one})")
+            return texts.map(lambda value: f"{operator}({field.name}, {value})")
         if operator in {"eq", "neq"}:
-            return (values | st.just("null")).map(lambda one: f"{operator}({field.name}, {one})")
-        return values.map(lambda one: f"{operator}({field.name}, {one})")
+            return (values | st.just("null")).map(
+                lambda value: f"{operator}({field.name}, {value})"
+            )
+        return values.map(lambda value: f"{operator}({field.name}, {value})")
 
     return st.sampled_from(operators).flatmap(call)
 
@@ -199,7 +203,7 @@ def _values(field: fields.Field, run_ids: list[UUID]) -> st.SearchStrategy[str]:
     match field.kind:
         case FieldType.UUID:
             known = [*run_ids[:6], UUID(int=3), UUID(int=7)]
-            return st.sampled_from([f'"{one}"' for one in known])
+            return st.sampled_from([f'"{identifier}"' for identifier in known])
         case FieldType.NUMBER:
             return st.sampled_from(["0", "1", "2", "5", "0.2", "0.5", "1.5", "0.001", "9", "-1"])
         case FieldType.SECONDS:
@@ -213,7 +217,7 @@ def _values(field: fields.Field, run_ids: list[UUID]) -> st.SearchStrategy[str]:
         "name": NAMES,
         "run_type": TYPES,
         "status": ["error", "pending", "success"],
-        "error": [one for one in ERRORS if one],
+        "error": [error for error in ERRORS if error],
         "thread_id": ["t-1", "5", "gold"],
         "model": ["gpt-4o", "claude"],
         "tags": TAGS,
@@ -224,5 +228,7 @@ def _values(field: fields.Field, run_ids: list[UUID]) -> st.SearchStrategy[str]:
         "feedback_comment": ["", "well done", "Bad"],
         "feedback_source": SOURCES,
     }.get(field.name, [*TEXTS, "gold", "t-1", "1.5", "good", "5.0", '{"a": 1}'])
-    found = st.sampled_from(texts).map(quote)
-    return found | st.sampled_from(["5", "true", "1.5", "1", "12"]) if field.is_json else found
+    strategy = st.sampled_from(texts).map(quote)
+    return (
+        strategy | st.sampled_from(["5", "true", "1.5", "1", "12"]) if field.is_json else strategy
+    )

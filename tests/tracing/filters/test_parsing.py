@@ -1,4 +1,4 @@
-"""From text to the tree: forms that clients send, values, pairs, and errors with their places."""
+"""The filter parser: forms that clients send, values, pairs, and errors with their positions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def condition(name, comparison, value=None):
     return Condition(BY_NAME[name], comparison, value)
 
 
-def refused(text):
+def parse_error(text):
     with pytest.raises(FilterError) as caught:
         parse(text)
     assert caught.value.status == 400
@@ -55,7 +55,7 @@ def refused(text):
         'and(in(metadata_key, ["session_id","thread_id"]), eq(metadata_value, "t-1"))',
     ],
 )
-def test_what_clients_and_their_documentation_send_is_understood(text):
+def test_filters_of_clients_and_their_documentation_are_parsed(text):
     assert parse(text) == parse(text.replace(", ", "\n ,\t").replace("(", " ( "))
 
 
@@ -111,7 +111,7 @@ def test_what_clients_and_their_documentation_send_is_understood(text):
         ),
     ],
 )
-def test_a_condition_has_values_of_its_fields_type(text, expected):
+def test_a_value_is_converted_to_the_type_of_its_field(text, expected):
     assert parse(text) == expected
 
 
@@ -142,89 +142,103 @@ def test_a_condition_has_values_of_its_fields_type(text, expected):
         ),
     ],
 )
-def test_conditions_on_pairs_mean_one_pair_where_they_stand_together(text, expected):
+def test_adjacent_conditions_on_a_pair_apply_to_the_same_pair(text, expected):
     assert parse(text) == expected
 
 
 @pytest.mark.parametrize(
     ("text", "line", "column", "part"),
     [
-        ("", 1, 1, "the filter ends, where a name is due"),
+        ("", 1, 1, "the filter ends; expected a name"),
         ("  \n ", 1, 1, "the filter ends"),
-        ("name", 1, 5, "where `(` is due"),
-        ("5", 1, 1, "`5` is here, where a name is due"),
-        ("eq(name, 'a') eq", 1, 15, "where the end is due"),
-        ("eq(name,\n   'a', )", 2, 9, "`)` is here"),
-        ("eq(name,, 'a')", 1, 9, "`,` is here, where `(`, `[`, a name"),
-        ("eq(name, {})", 1, 10, "`{` is here"),
-        ("eq(name, 'a)", 1, 10, "this ' has no end"),
-        ("eq(name, 'a\\d')", 1, 12, "`\\d` is no escape"),
-        ("eq(name, 'a\n\n \\x')", 3, 2, "`\\x` is no escape"),
+        ("name", 1, 5, "expected `(`"),
+        ("5", 1, 1, "unexpected `5`; expected a name"),
+        ("eq(name, 'a') eq", 1, 15, "expected the end"),
+        ("eq(name,\n   'a', )", 2, 9, "unexpected `)`"),
+        ("eq(name,, 'a')", 1, 9, "unexpected `,`; expected `(`, `[`, a name"),
+        ("eq(name, {})", 1, 10, "unexpected `{`"),
+        ("eq(name, 'a)", 1, 10, "this ' is not closed"),
+        ("eq(name, 'a\\d')", 1, 12, "`\\d` is not an escape"),
+        ("eq(name, 'a\n\n \\x')", 3, 2, "`\\x` is not an escape"),
         ("and()", 1, 1, "`and` takes one condition or more"),
         ("not(eq(name, 'a'), eq(name, 'b'))", 1, 1, "`not` takes one condition"),
-        ("and(eq(name, 'a'), true)", 1, 20, "a condition is due here"),
-        ("and(equals(name, 'a'))", 1, 5, "there is no `equals`; did you mean `eq`?"),
-        ("lik(name, 'a')", 1, 1, "there is no `lik`; did you mean `like`?"),
-        ("xyzzy(name)", 1, 1, "there is no `xyzzy`"),
+        ("and(eq(name, 'a'), true)", 1, 20, "expected a condition"),
+        ("and(equals(name, 'a'))", 1, 5, "there is no function `equals`; did you mean `eq`?"),
+        ("lik(name, 'a')", 1, 1, "there is no function `lik`; did you mean `like`?"),
+        ("xyzzy(name)", 1, 1, "there is no function `xyzzy`"),
         ("eq(Name, 'a')", 1, 4, "did you mean `name`?"),
         ("eq(total_tokns, 1)", 1, 4, "did you mean `total_tokens`?"),
-        ("eq(5, 'a')", 1, 4, "the name of a field is due here"),
-        ("eq()", 1, 1, "`eq` says no field"),
+        ("eq(5, 'a')", 1, 4, "expected the name of a field"),
+        ("eq()", 1, 1, "`eq` has no field"),
         ("eq(name)", 1, 1, "`eq` takes a field and one value"),
         ("in(name, 'a', 'b')", 1, 1, "`in` takes a field and a list"),
-        ("is_null(name, 1)", 1, 15, "`is_null` takes nothing but the field"),
-        ("eq(name, ['a'])", 1, 11, "a value is due here, not a list"),
-        ("eq(name, eq(name, 'a'))", 1, 10, "a value is due here, not a condition"),
-        ("eq(run_type, llm)", 1, 14, '`llm` is no value; a text stands in quotes: "llm"'),
-        ("gt(name, null)", 1, 10, "null is only equal or not equal"),
-        ("in(name, ['a', null])", 1, 16, "null is only equal or not equal"),
-        ("like(name, 'a\\\\')", 1, 12, "a pattern does not end with a backslash"),
-        ("like(id, '%')", 1, 1, "`id` is an id and does not take `like`"),
-        ("eq(inputs, 'a')", 1, 1, "`inputs` is content and does not take `eq`, but search"),
-        ("search(tags, 'a')", 1, 1, "does not take `search`"),
+        ("is_null(name, 1)", 1, 15, "`is_null` takes only the field"),
+        ("eq(name, ['a'])", 1, 11, "expected a value, not a list"),
+        ("eq(name, eq(name, 'a'))", 1, 10, "expected a value, not a condition"),
+        ("eq(run_type, llm)", 1, 14, '`llm` is not a value; write strings in quotes: "llm"'),
+        ("gt(name, null)", 1, 10, "null can only be equal or not equal"),
+        ("in(name, ['a', null])", 1, 16, "null can only be equal or not equal"),
+        ("like(name, 'a\\\\')", 1, 12, "a pattern must not end with a single backslash"),
+        ("like(id, '%')", 1, 1, "`id` is an id and does not support `like`"),
+        (
+            "eq(inputs, 'a')",
+            1,
+            1,
+            "`inputs` is content and does not support `eq`; supported: search",
+        ),
+        ("search(tags, 'a')", 1, 1, "does not support `search`"),
         ("search(' - ')", 1, 8, "at least one letter or digit"),
-        ("has(metadata, 'k')", 1, 15, "this is no JSON object"),
-        ("has(metadata, '[1]')", 1, 15, "this is no JSON object"),
-        ("has(metadata, '{\"a\": NaN}')", 1, 15, "this is no JSON object"),
-        ("has(metadata, '{\"a\": 1e999999}')", 1, 15, "this is no JSON object"),
-        ("eq(id, 'x')", 1, 8, "`x` is no id (a UUID)"),
-        ("gt(total_tokens, 'many')", 1, 18, "`many` is no number"),
-        ("gt(total_tokens, 1e100)", 1, 18, "a number may have 60 digits"),
-        ("gt(total_tokens, 1e9999999999)", 1, 18, "is no number"),
-        ("gt(latency, '5 parsecs')", 1, 13, "`5 parsecs` is no duration"),
-        ("gt(start_time, 5)", 1, 16, "`5` is no time"),
-        ("gt(start_time, '0001-01-01T00:00:00+05:00')", 1, 16, "is no time"),
+        ("has(metadata, 'k')", 1, 15, "expected a JSON object"),
+        ("has(metadata, '[1]')", 1, 15, "expected a JSON object"),
+        ("has(metadata, '{\"a\": NaN}')", 1, 15, "expected a JSON object"),
+        ("has(metadata, '{\"a\": 1e999999}')", 1, 15, "expected a JSON object"),
+        ("eq(id, 'x')", 1, 8, "`x` is not an id (a UUID)"),
+        ("gt(total_tokens, 'many')", 1, 18, "`many` is not a number"),
+        ("gt(total_tokens, 1e100)", 1, 18, "a number may have at most 60 digits"),
+        ("gt(total_tokens, 1e9999999999)", 1, 18, "is not a number"),
+        ("gt(latency, '5 parsecs')", 1, 13, "`5 parsecs` is not a duration"),
+        ("gt(start_time, 5)", 1, 16, "`5` is not a time"),
+        ("gt(start_time, '0001-01-01T00:00:00+05:00')", 1, 16, "is not a time"),
         ("eq(is_root, 2)", 1, 13, "`2` is neither true nor false"),
     ],
 )
-def test_an_error_points_at_its_place(text, line, column, part):
-    found_line, found_column, message = refused(text)
+def test_a_parse_error_names_its_line_and_column(text, line, column, part):
+    error_line, error_column, message = parse_error(text)
 
-    assert (found_line, found_column) == (line, column)
+    assert (error_line, error_column) == (line, column)
     assert part in message
 
 
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ("x" * (MAX_LENGTH + 1), "a filter may have 100,000 characters"),
-        ("eq(name, '" + "a" * 1_000_000 + "')", "a filter may have 100,000 characters"),
-        ("not(" * (MAX_DEPTH + 1) + "eq(name, 'a')" + ")" * MAX_DEPTH, "calls may stand 50 deep"),
-        ("not(" * MAX_DEPTH + "eq(name, 'a')" + ")" * MAX_DEPTH, "calls may stand 50 deep"),
+        ("x" * (MAX_LENGTH + 1), "a filter may have at most 100,000 characters"),
+        ("eq(name, '" + "a" * 1_000_000 + "')", "a filter may have at most 100,000 characters"),
+        (
+            "not(" * (MAX_DEPTH + 1) + "eq(name, 'a')" + ")" * MAX_DEPTH,
+            "calls may be nested at most 50",
+        ),
+        (
+            "not(" * MAX_DEPTH + "eq(name, 'a')" + ")" * MAX_DEPTH,
+            "calls may be nested at most 50 deep",
+        ),
         ("not(" * MAX_DEPTH + "eq(name, 'a'", "the filter ends"),
-        ("not(" * 20_000 + ")" * 20_000, "calls may stand 50 deep"),
-        ("(" * MAX_LENGTH, "`(` is here"),
-        ("in(name, " + "[" * 50_000, "`[` is here"),
-        (f"or({','.join(['is_null(name)'] * (MAX_CONDITIONS + 1))})", "may have 200 conditions"),
-        ("has(metadata, '" + '{"a":' * 200 + "1" + "}" * 200 + "')", "this is no JSON object"),
-        ("has(metadata, '" + '{"a":' * 9000 + "1" + "}" * 9000 + "')", "this is no JSON object"),
+        ("not(" * 20_000 + ")" * 20_000, "calls may be nested at most 50 deep"),
+        ("(" * MAX_LENGTH, "unexpected `(`"),
+        ("in(name, " + "[" * 50_000, "unexpected `[`"),
+        (
+            f"or({','.join(['is_null(name)'] * (MAX_CONDITIONS + 1))})",
+            "may have at most 200 conditions",
+        ),
+        ("has(metadata, '" + '{"a":' * 200 + "1" + "}" * 200 + "')", "expected a JSON object"),
+        ("has(metadata, '" + '{"a":' * 9000 + "1" + "}" * 9000 + "')", "expected a JSON object"),
     ],
 )
-def test_what_is_too_much_is_refused(text, part):
-    assert part in refused(text)[2]
+def test_a_filter_above_a_limit_is_rejected(text, part):
+    assert part in parse_error(text)[2]
 
 
-def test_as_much_as_may_be_is_taken():
+def test_a_filter_at_the_limits_is_parsed():
     deep = "not(" * (MAX_DEPTH - 1) + "eq(name, 'a')" + ")" * (MAX_DEPTH - 1)
     ids = ", ".join(f'"{UUID(int=number)}"' for number in range(2_400))
 
@@ -232,38 +246,38 @@ def test_as_much_as_may_be_is_taken():
     assert len(parse(f"in(id, [{ids}])").value) == 2_400
 
 
-def test_every_field_takes_the_operators_of_its_kind_and_no_others():
+def test_a_field_takes_the_operators_of_its_type_and_no_others():
     values = {
         FieldType.UUID: f"'{UUID(int=1)}'",
         FieldType.TIME: "'2026-01-02'",
         FieldType.BOOLEAN: "true",
     }
-    every = {one for operators in OPERATORS.values() for one in operators}
+    all_operators = {operator for operators in OPERATORS.values() for operator in operators}
     for field in FIELDS:
-        taken = {*OPERATORS[field.kind], *(["search"] if field.is_searched else [])}
-        for name in every:
+        supported = {*OPERATORS[field.kind], *(["search"] if field.is_searched else [])}
+        for name in all_operators:
             value = "" if name.startswith("is_") else f", {values.get(field.kind, 5)}"
             if name == "has" and field.kind is FieldType.OBJECT:
                 value = ", '{}'"
             text = f"{name}({field.name}{value})"
-            if name in taken:
+            if name in supported:
                 parse(text)
             else:
-                assert f"does not take `{name}`" in refused(text)[2], text
+                assert f"does not support `{name}`" in parse_error(text)[2], text
 
 
 @given(st.text())
-def test_any_text_quoted_is_that_text(text):
+def test_a_quoted_text_is_parsed_as_that_text(text):
     expected = "".join("\ufffd" if c == "\x00" or "\ud800" <= c <= "\udfff" else c for c in text)
 
     assert parse(f"eq(name, {quote(text)})") == condition("name", Comparison.EQUAL, expected)
 
 
 def test_filters_are_joined_without_sharing_pairs():
-    one, other = parse("eq(metadata_key, 'k')"), parse("eq(metadata_value, 'v')")
+    first, second = parse("eq(metadata_key, 'k')"), parse("eq(metadata_value, 'v')")
 
-    assert all_of([None, one, other]) == And((one, other))
-    assert all_of([one, None]) == one
+    assert all_of([None, first, second]) == And((first, second))
+    assert all_of([first, None]) == first
     assert all_of([None]) is None
 
 
@@ -292,22 +306,22 @@ TOKENS = st.sampled_from(
 
 @settings(max_examples=500)
 @given(st.text() | st.lists(TOKENS, max_size=30).map("".join))
-def test_any_text_is_a_filter_or_a_clear_refusal(text):
-    check_any(text)
+def test_any_text_is_a_filter_or_a_parse_error(text):
+    check_filter_or_error(text)
 
 
 @pytest.mark.slow
 @settings(max_examples=20_000, deadline=None)
 @given(st.text() | st.lists(TOKENS, max_size=60).map("".join))
-def test_any_text_is_a_filter_or_a_clear_refusal_tens_of_thousands_of_times(text):
-    check_any(text)
+def test_tens_of_thousands_of_texts_are_filters_or_parse_errors(text):
+    check_filter_or_error(text)
 
 
-def check_any(text):
+def check_filter_or_error(text):
     try:
         parse(text)
     except FilterError as error:
-        (told,) = error.errors
+        (parse_problem,) = error.errors
         lines = text.split("\n")
-        assert 1 <= told["line"] <= max(len(lines), 1)
-        assert 1 <= told["column"] <= len(lines[told["line"] - 1]) + 1
+        assert 1 <= parse_problem["line"] <= max(len(lines), 1)
+        assert 1 <= parse_problem["column"] <= len(lines[parse_problem["line"] - 1]) + 1

@@ -1,4 +1,4 @@
-"""What the public clients find on the running platform: a project with three traces."""
+"""A project with three traces on the running platform, which the public clients read."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from tests.live import Live
 
 @dataclass(frozen=True)
 class Population:
-    """Two turns of one conversation, and one of another."""
+    """Two turns of one thread, and one turn of another."""
 
     project: str
     project_id: uuid.UUID
     first: uuid.UUID
-    """With a tool that fails and a model's call of 11 tokens; feedback `helpful` 0.25."""
+    """Has a tool run that fails and a model run of 11 tokens; feedback `helpful` 0.25."""
     second: uuid.UUID
-    """Nothing below it; feedback `helpful` 0.75."""
+    """Has no child runs; feedback `helpful` 0.75."""
     other: uuid.UUID
-    """In the other conversation, with a rare word."""
+    """In the other thread, with a rare word."""
 
 
 @pytest.fixture(scope="module")
@@ -46,10 +46,10 @@ def model(question: str) -> dict[str, object]:
 
 
 @traceable(name="agent")
-def agent(question: str, *, works: bool) -> uuid.UUID:
+def agent(question: str, *, has_children: bool) -> uuid.UUID:
     run = get_current_run_tree()
     assert run is not None
-    if works:
+    if has_children:
         try:
             look_up(question)
         except ValueError:
@@ -61,14 +61,14 @@ def agent(question: str, *, works: bool) -> uuid.UUID:
 def population(client: Client) -> Population:
     project = f"sdk reading {uuid.uuid4()}"
     client.create_project(project, metadata={"purpose": "reading"})
-    asked = [("why?", "t-1", True), ("and then?", "t-1", False), ("xylograph?", "t-2", False)]
+    turns = [("why?", "t-1", True), ("and then?", "t-1", False), ("xylograph?", "t-2", False)]
     ids = []
     with tracing_context(enabled=True, client=client, project_name=project):
-        for question, thread, works in asked:
-            said = {"metadata": {"thread_id": thread, "n": len(ids)}, "tags": [f"turn-{len(ids)}"]}
-            ids.append(agent(question, works=works, langsmith_extra=said))
+        for question, thread, has_children in turns:
+            extra = {"metadata": {"thread_id": thread, "n": len(ids)}, "tags": [f"turn-{len(ids)}"]}
+            ids.append(agent(question, has_children=has_children, langsmith_extra=extra))
     client.flush()
     for run_id, score in zip(ids, (0.25, 0.75), strict=False):
-        client.create_feedback(run_id, "helpful", score=score, comment="said")
-    found = client.read_project(project_name=project)
-    return Population(project, found.id, *ids)
+        client.create_feedback(run_id, "helpful", score=score, comment="a comment")
+    project_row = client.read_project(project_name=project)
+    return Population(project, project_row.id, *ids)

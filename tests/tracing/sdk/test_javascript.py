@@ -1,4 +1,4 @@
-"""The public JavaScript client on Node: each check of `javascript/` is a check here."""
+"""The public JavaScript client on Node: each test of `javascript/` is a test here."""
 
 from __future__ import annotations
 
@@ -12,27 +12,28 @@ FOLDER = Path(__file__).with_name("javascript")
 
 pytestmark = [
     pytest.mark.skipif(
-        scripts.missing("langsmith") is not None, reason=str(scripts.missing("langsmith"))
+        scripts.missing_reason("langsmith") is not None,
+        reason=str(scripts.missing_reason("langsmith")),
     ),
-    # A file runs once, so all its checks belong to one worker.
+    # A file runs once, so all its tests belong to one worker.
     pytest.mark.xdist_group("sdk-javascript"),
 ]
 
 
 @pytest.fixture(scope="module")
-def outcomes(live) -> dict[str, dict[str, scripts.Outcome]]:
-    """What became of the checks of the files that have run."""
+def results(live) -> dict[str, dict[str, scripts.ScriptResult]]:
+    """The results of the tests of each completed file, by file and test name."""
     return {}
 
 
-@pytest.mark.parametrize(("file", "check"), scripts.checks(FOLDER))
-def test_the_javascript_client(file, check, outcomes, live):
-    if file not in outcomes:
-        outcomes[file] = scripts.run(
+@pytest.mark.parametrize(("file", "check"), scripts.list_tests(FOLDER))
+def test_javascript_client(file, check, results, live):
+    if file not in results:
+        results[file] = scripts.run_file(
             file, folder=FOLDER, API_URL=live.api_url, API_KEY=live.api_key
         )
 
-    outcome = outcomes[file].get(check)
+    result = results[file].get(check)
 
-    assert outcome is not None, "it did not run"
-    assert outcome.passed, outcome.error
+    assert result is not None, "it did not run"
+    assert result.passed, result.error

@@ -1,4 +1,4 @@
-"""Traces to be counted: their times, trees, tokens and failures are chosen one by one."""
+"""Builders of traces with chosen times, trees, tokens and failures, for statistics."""
 
 from __future__ import annotations
 
@@ -14,48 +14,48 @@ from apps.tracing.models import Project
 from tests.factories.tracing import wire_run
 
 NOON = (datetime.now(UTC) - timedelta(days=3)).replace(hour=12, minute=0, second=0, microsecond=0)
-"""Three days ago: every bucket around it is over."""
+"""Three days ago, so that every time bucket around it has ended."""
 
 
-def run(
+def build_run(
     minutes: float = 0,
     *,
-    below: dict[str, Any] | None = None,
+    parent: dict[str, Any] | None = None,
     seconds: float | None = 1,
     tokens: tuple[int, int] | None = None,
     cost: float | None = None,
     **fields: Any,
 ) -> dict[str, Any]:
-    """A run that starts so many minutes after noon and takes so many seconds; None: it goes on."""
+    """Build a run that starts `minutes` after noon; with `seconds=None` it is still running."""
     start = NOON + timedelta(minutes=minutes)
-    ended = None if seconds is None else (start + timedelta(seconds=seconds)).isoformat()
-    made = wire_run(below, start=start, end_time=ended, **fields)
+    end_time = None if seconds is None else (start + timedelta(seconds=seconds)).isoformat()
+    payload = wire_run(parent, start=start, end_time=end_time, **fields)
     if tokens is not None:
         usage: dict[str, Any] = {"input_tokens": tokens[0], "output_tokens": tokens[1]}
         if cost is not None:
             usage["input_cost"] = cost
-        made["outputs"] = {"usage_metadata": usage}
-    return made
+        payload["outputs"] = {"usage_metadata": usage}
+    return payload
 
 
-def model_call(minutes: float = 0, **fields: Any) -> dict[str, Any]:
+def build_model_run(minutes: float = 0, **fields: Any) -> dict[str, Any]:
     fields.setdefault("tokens", (10, 5))
-    return run(minutes, **{"run_type": "llm", "name": "model"} | fields)
+    return build_run(minutes, **{"run_type": "llm", "name": "model"} | fields)
 
 
-def settle() -> None:
+def process_pending_runs() -> None:
     processor.process_all()
 
 
-def roll_up() -> None:
-    """Everything that came is in rollups."""
-    settle()
+def build_rollups() -> None:
+    """Process all pending runs and build all rollups."""
+    process_pending_runs()
     build.rebuild_dirty_intervals(quiet=timedelta(0))
 
 
-def project_of(workspace: Workspace, name: str = "default") -> UUID:
+def project_id_of(workspace: Workspace, name: str = "default") -> UUID:
     return Project.objects.for_workspace(workspace).get(name=name).pk
 
 
 def ids(runs: Sequence[dict[str, Any]]) -> list[str]:
-    return [run["id"] for run in runs]
+    return [build_run["id"] for build_run in runs]

@@ -10,18 +10,18 @@ from tests.factories.organizations import WorkspaceMembershipFactory
 
 
 @pytest.fixture(autouse=True)
-def still_time():
-    """Ages on pages say the same at every look."""
+def frozen_time():
+    """Stop the clock, so that ages on pages are the same in each response."""
     with time_machine.travel(datetime.now(UTC), tick=False):
         yield
 
 
 @pytest.fixture
-def holder(db: None) -> Workspace:
-    """The workspace whose things nobody else shall see."""
+def owner(db: None) -> Workspace:
+    """The workspace that owns the rows; no other workspace may see them."""
     return WorkspaceMembershipFactory(role="admin").workspace
 
 
 @pytest.fixture
-def asker(db: None) -> Workspace:
+def requester(db: None) -> Workspace:
     return WorkspaceMembershipFactory(role="admin").workspace

@@ -1,4 +1,4 @@
-"""A cursor is a place in one's own list: another's, a changed or an invented one opens nothing."""
+"""Foreign, changed and invented cursors open no list of another workspace."""
 
 from __future__ import annotations
 
@@ -13,36 +13,38 @@ from hypothesis import strategies as st
 
 from apps.tracing.models import Project
 from tests.factories.tracing import ingest, wire_run
-from tests.tracing.fuzzing import often
-from tests.tracing.two_workspaces.walking import client_of
+from tests.tracing.fuzzing import fuzz_settings
+from tests.tracing.two_workspaces.route_client import create_client
+
+pytestmark = pytest.mark.exhaustive
 
 THREADS = ["thread a", "thread b", "thread c"]
 
 
 @dataclass(frozen=True)
 class Listing:
-    """A list that leads on by cursors; `{project}` and `{token}` are the asker's."""
+    """A list that is paged by cursors; `{project}` and `{token}` belong to the requester."""
 
     method: str
     path: str
-    said: dict[str, Any]
+    params: dict[str, Any]
     name: str = "cursor"
-    answer: tuple[str, ...] = ("next_cursor",)
-    """Where in the answer the next cursor stands."""
+    cursor_path: tuple[str, ...] = ("next_cursor",)
+    """The path of the next cursor in the response."""
 
 
 NAMES = {"page_size": 1, "selects": ["NAME"]}
 OF_FIRST = ("cursors", "next")
 LISTINGS = [
-    Listing("post", "/runs/query", {"session": ["{project}"], "limit": 1}, answer=OF_FIRST),
+    Listing("post", "/runs/query", {"session": ["{project}"], "limit": 1}, cursor_path=OF_FIRST),
     Listing("post", "/v2/runs/query", {"project_ids": ["{project}"], **NAMES}),
     Listing("post", "/v2/traces/query", {"project_id": "{project}", **NAMES}),
     Listing("post", "/v2/threads/query", {"project_id": "{project}", "page_size": 1}),
     Listing("get", "/v2/threads/thread a/traces", {"project_id": "{project}", **NAMES}),
     Listing("get", "/v2/sessions", {"page_size": 1}),
-    Listing("post", "/public/{token}/runs/query", {"limit": 1}, answer=OF_FIRST),
+    Listing("post", "/public/{token}/runs/query", {"limit": 1}, cursor_path=OF_FIRST),
 ]
-# Pages lead on by links; what stands there as `after` is the store's cursor, or a project's place.
+# Pages are paged by links, whose `after` is a cursor of the store or a position of a project.
 PAGES = [
     ("/o/{workspace}/projects", "after"),
     ("/o/{workspace}/projects/p/{project}", "after"),
@@ -51,7 +53,7 @@ PAGES = [
     ("/o/{workspace}/settings/ingest-log", "page"),
     ("/o/{workspace}/exports", "from"),
 ]
-ODD = [
+MALFORMED_CURSORS = [
     "0001-01-01T00:00:00+05:00~00000000-0000-0000-0000-000000000001",
     "9999-12-31T23:59:59-05:00~00000000-0000-0000-0000-000000000001",
     "2026-01-01~x",
@@ -83,22 +85,22 @@ ODD = [
 ]
 
 
-class Side:
-    """A workspace with a project of three threads, a key, somebody signed in, and a link."""
+class Tenant:
+    """A workspace with a project of three threads, a key, a signed-in user and a public link."""
 
     def __init__(self, workspace, word):
         self.workspace, self.word = workspace, word
-        self.api = client_of(workspace, signed_in=False)
-        self.browser = client_of(workspace, signed_in=True)
+        self.api = create_client(workspace, signed_in=False)
+        self.browser = create_client(workspace, signed_in=True)
         roots = [
-            wire_run(session_name=f"{word} {number}", name=word, inputs={"said": word})
+            wire_run(session_name=f"{word} {number}", name=word, inputs={"text": word})
             for number in range(2)
         ]
         roots += [
             wire_run(
                 session_name=word,
                 name=word,
-                inputs={"said": word},
+                inputs={"text": word},
                 extra={"metadata": {"thread_id": thread}},
             )
             for thread in [*THREADS, "thread a"]
@@ -109,98 +111,104 @@ class Side:
         self.token = put.json()["share_token"]
 
     def fill(self, text):
-        about = {"project": self.project, "token": self.token, "workspace": self.workspace.pk}
-        for name, value in about.items():
+        values = {"project": self.project, "token": self.token, "workspace": self.workspace.pk}
+        for name, value in values.items():
             text = text.replace("{" + name + "}", str(value))
         return text
 
-    def page(self, listing, cursor=None):
-        said = json.loads(self.fill(json.dumps(listing.said)))
+    def read_list(self, listing, cursor=None):
+        params = json.loads(self.fill(json.dumps(listing.params)))
         if cursor is not None:
-            said[listing.name] = cursor
+            params[listing.name] = cursor
         path = self.fill(listing.path)
         if listing.method == "get":
-            return self.api.get(path, said)
-        return self.api.post(path, json.dumps(said), content_type="application/json")
+            return self.api.get(path, params)
+        return self.api.post(path, json.dumps(params), content_type="application/json")
 
-    def look(self, path, name, cursor):
+    def open_page(self, path, name, cursor):
         address, _, query = self.fill(path).partition("?")
-        said = dict(pair.split("=", 1) for pair in query.split("&") if pair)
-        return self.browser.get(address, {**said, name: cursor})
+        params = dict(pair.split("=", 1) for pair in query.split("&") if pair)
+        return self.browser.get(address, {**params, name: cursor})
 
 
 @pytest.fixture
-def theirs(holder):
-    return Side(holder, "unspeakable")
+def owner_tenant(owner):
+    return Tenant(owner, "unspeakable")
 
 
 @pytest.fixture
-def ours(asker):
-    return Side(asker, "harmless")
+def requester_tenant(requester):
+    return Tenant(requester, "harmless")
 
 
-def next_of(listing, response):
-    found = response.json()
-    for name in listing.answer:
-        found = found[name]
-    return found
+def next_cursor(listing, response):
+    value = response.json()
+    for name in listing.cursor_path:
+        value = value[name]
+    return value
 
 
-def well(response):
-    """Whether it is refused as broken, or a page of one's own."""
+def check_no_leak(response):
+    """Assert that the response is a rejection or a page of the requester's own rows."""
     assert response.status_code in {200, 400, 422}, (response.status_code, response.content[:300])
     assert b"unspeakable" not in response.content
     return True
 
 
-@pytest.mark.parametrize("listing", LISTINGS, ids=lambda one: one.path)
-def test_anothers_cursor_shows_ones_own_rows_or_is_refused(theirs, ours, listing):
-    first = theirs.page(listing)
+@pytest.mark.parametrize("listing", LISTINGS, ids=lambda listing: listing.path)
+def test_a_foreign_cursor_shows_own_rows_or_is_rejected(owner_tenant, requester_tenant, listing):
+    first = owner_tenant.read_list(listing)
     assert first.status_code == 200, first.content
-    cursor = next_of(listing, first)
+    cursor = next_cursor(listing, first)
     assert cursor
 
-    for one in (cursor, f"~{cursor}"):
-        assert well(ours.page(listing, one))
-    assert b"unspeakable" in theirs.page(listing, cursor).content
+    for foreign_cursor in (cursor, f"~{cursor}"):
+        assert check_no_leak(requester_tenant.read_list(listing, foreign_cursor))
+    assert b"unspeakable" in owner_tenant.read_list(listing, cursor).content
 
 
-@pytest.mark.parametrize("listing", LISTINGS, ids=lambda one: one.path)
-def test_a_changed_cursor_shows_ones_own_rows_or_is_refused(theirs, ours, listing):
-    cursor = next_of(listing, theirs.page(listing))
+@pytest.mark.parametrize("listing", LISTINGS, ids=lambda listing: listing.path)
+def test_a_changed_cursor_shows_own_rows_or_is_rejected(owner_tenant, requester_tenant, listing):
+    cursor = next_cursor(listing, owner_tenant.read_list(listing))
 
-    for place in range(0, len(cursor), 4):
-        other = "A" if cursor[place] != "A" else "Q"
-        assert well(ours.page(listing, cursor[:place] + other + cursor[place + 1 :]))
-        assert well(ours.page(listing, cursor[:place]))
-
-
-@pytest.mark.parametrize("listing", LISTINGS, ids=lambda one: one.path)
-def test_an_odd_cursor_is_refused(ours, listing):
-    for cursor in ODD:
-        assert well(ours.page(listing, cursor)), cursor
+    for index in range(0, len(cursor), 4):
+        character = "A" if cursor[index] != "A" else "Q"
+        assert check_no_leak(
+            requester_tenant.read_list(listing, cursor[:index] + character + cursor[index + 1 :])
+        )
+        assert check_no_leak(requester_tenant.read_list(listing, cursor[:index]))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda one: one[0])
-def test_a_page_that_is_entered_in_an_odd_place_is_refused_or_ones_own(theirs, ours, page):
-    given = [next_of(listing, theirs.page(listing)) for listing in LISTINGS]
+@pytest.mark.parametrize("listing", LISTINGS, ids=lambda listing: listing.path)
+def test_a_malformed_cursor_is_rejected(requester_tenant, listing):
+    for cursor in MALFORMED_CURSORS:
+        assert check_no_leak(requester_tenant.read_list(listing, cursor)), cursor
 
-    for cursor in [*ODD, *given]:
-        response = ours.look(*page, cursor)
+
+@pytest.mark.parametrize("read_list", PAGES, ids=lambda page: page[0])
+def test_a_page_with_a_foreign_or_malformed_cursor_shows_own_rows_or_is_rejected(
+    owner_tenant, requester_tenant, read_list
+):
+    foreign_cursors = [
+        next_cursor(listing, owner_tenant.read_list(listing)) for listing in LISTINGS
+    ]
+
+    for cursor in [*MALFORMED_CURSORS, *foreign_cursors]:
+        response = requester_tenant.open_page(*read_list, cursor)
         assert response.status_code in {200, 400, 404, 422}, cursor
         assert b"unspeakable" not in response.content, cursor
 
 
-@often(60)
+@fuzz_settings(60)
 @given(
     cursor=st.text(max_size=40)
-    | st.binary(max_size=40).map(lambda some: base64.urlsafe_b64encode(some).decode())
+    | st.binary(max_size=40).map(lambda value: base64.urlsafe_b64encode(value).decode())
     | st.tuples(st.datetimes(), st.integers()).map(
-        lambda some: base64.urlsafe_b64encode(
-            json.dumps([some[0].isoformat() + "Z", some[1]]).encode()
+        lambda value: base64.urlsafe_b64encode(
+            json.dumps([value[0].isoformat() + "Z", value[1]]).encode()
         ).decode()
     ),
-    place=st.integers(0, len(LISTINGS) - 1),
+    index=st.integers(0, len(LISTINGS) - 1),
 )
-def test_any_text_is_a_cursor_or_is_refused(ours, cursor, place):
-    assert well(ours.page(LISTINGS[place], cursor))
+def test_any_text_is_a_cursor_or_is_rejected(requester_tenant, cursor, index):
+    assert check_no_leak(requester_tenant.read_list(LISTINGS[index], cursor))

@@ -1,8 +1,8 @@
-"""Runs, traces, threads, projects and feedback called the same in two workspaces stay apart.
+"""Runs, traces, threads, projects and feedback with the same ids in two workspaces are separate.
 
-A workspace asks every route about its own things. Then another workspace gets things of the same
-ids and names; the first asks the same again, and every answer must be what it was: not a byte
-more, and no count, sum or facet that has moved.
+A workspace sends requests for its own rows to every route. Then another workspace gets rows with
+the same ids and names, and the first sends the same requests again: every response must be
+unchanged, with every count, sum and facet.
 """
 
 from __future__ import annotations
@@ -12,76 +12,88 @@ import logging
 import pytest
 from django.core.cache import cache
 
-from apps.core import objects
+from apps.core import object_storage
 from apps.core.ids import uuid7
 from apps.organizations.models import Workspace
-from tests.factories.tracing import read
-from tests.tenant_fixtures import Values, plant
-from tests.tracing.two_workspaces.questions import Question, questions, routes, some
-from tests.tracing.two_workspaces.walking import (
-    Answer,
-    Counts,
-    Names,
-    client_of,
-    difference,
-    passing,
+from tests.factories.tracing import read_run
+from tests.tenant_fixtures import Values, create_tracing_rows
+from tests.tracing.two_workspaces.route_client import (
+    ComparableResponse,
+    PlaceholderValues,
+    RequestCounts,
+    create_client,
+    describe_difference,
+    send_and_roll_back,
 )
+from tests.tracing.two_workspaces.route_requests import (
+    RouteRequest,
+    build_requests,
+    list_routes,
+    select_requests,
+)
+
+pytestmark = pytest.mark.exhaustive
 
 logger = logging.getLogger(__name__)
 
 WORD = "same-word"
-QUICK, WHOLE = 24, 1
+QUICK_STEP, FULL_STEP = 24, 1
 
 
-def check(holder: Workspace, asker: Workspace, *, pages: bool, each: int) -> None:
+def check_responses_unchanged(
+    owner: Workspace, requester: Workspace, *, pages: bool, step: int
+) -> None:
     ids = (uuid7(), uuid7())
-    own = plant(asker, WORD, "unspeakable of-the-asker", ids=ids)
-    names = Names.of(own, own, asker)
-    client = client_of(asker, signed_in=pages)
-    counts = Counts()
-    files = files_of(asker, own)
-    answers: list[tuple[Question, Answer]] = []
-    for route in routes(pages=pages):
-        for question in some(questions(route), each=each):
-            # What is in the path is the asker's own in any case.
-            if question.own == 0 and counts.is_taken(question):
-                answer = passing(client, question, names)
-                counts.count(question, answer)
-                answers.append((question, answer))
-    # What a question removed from object storage no transaction brings back.
+    own_values = create_tracing_rows(requester, WORD, "unspeakable of-the-requester", ids=ids)
+    values = PlaceholderValues.build(own_values, own_values, requester)
+    client = create_client(requester, signed_in=pages)
+    counts = RequestCounts()
+    files = read_files(requester, own_values)
+    responses: list[tuple[RouteRequest, ComparableResponse]] = []
+    for route in list_routes(pages=pages):
+        for request in select_requests(build_requests(route), step=step):
+            # The rows in the path always belong to the requester.
+            if request.own == 0 and counts.is_supported(request):
+                response = send_and_roll_back(client, request, values)
+                counts.count(request, response)
+                responses.append((request, response))
+    # A rollback does not restore files that a request removed from object storage.
     for path, content in files.items():
-        objects.put(path, content)
-    theirs: Values = plant(holder, WORD, "unspeakable of-the-holder", ids=ids)
+        object_storage.put(path, content)
+    foreign_values: Values = create_tracing_rows(owner, WORD, "unspeakable of-the-owner", ids=ids)
     cache.clear()
 
-    found = []
-    for question, before in answers:
-        answer = passing(client, question, names)
-        if answer != before:
-            found.append(f"moves: {question.name}: {difference(before, answer)}")
-        if "of-the-holder" in answer.text:
-            found.append(f"leaks: {question.name}: {answer.text[-300:]}")
+    problems = []
+    for request, before in responses:
+        response = send_and_roll_back(client, request, values)
+        if response != before:
+            problems.append(f"changes: {request.name}: {describe_difference(before, response)}")
+        if "of-the-owner" in response.text:
+            problems.append(f"leaks: {request.name}: {response.text[-300:]}")
 
-    assert not found, "\n".join(found)
-    assert (own["run_id"], own["word"]) == (theirs["run_id"], theirs["word"])
-    seen = {question.route for question, answer in answers if "of-the-asker" in answer.text}
+    assert not problems, "\n".join(problems)
+    assert (own_values["run_id"], own_values["word"]) == (
+        foreign_values["run_id"],
+        foreign_values["word"],
+    )
+    seen = {request.route for request, response in responses if "of-the-requester" in response.text}
     assert len(seen) >= (15 if pages else 30)
     logger.info("%s: %s", "pages" if pages else "api", counts)
 
 
-def files_of(workspace: Workspace, values: Values) -> dict[str, bytes]:
-    attachments = read(workspace, values["run_id"]).row.attachments
-    return {one.path: objects.get(one.path) for one in attachments}
+def read_files(workspace: Workspace, values: Values) -> dict[str, bytes]:
+    attachments = read_run(workspace, values["run_id"]).row.attachments
+    return {attachment.path: object_storage.get(attachment.path) for attachment in attachments}
 
 
 @pytest.mark.parametrize("surface", ["api", "pages"])
-def test_what_is_called_the_same_elsewhere_moves_no_answer(holder, asker, surface):
-    check(holder, asker, pages=surface == "pages", each=QUICK)
+def test_rows_with_the_same_ids_elsewhere_change_no_response(owner, requester, surface):
+    check_responses_unchanged(owner, requester, pages=surface == "pages", step=QUICK_STEP)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("surface", ["api", "pages"])
-def test_what_is_called_the_same_elsewhere_moves_no_answer_whatever_is_asked(
-    holder, asker, surface
+def test_rows_with_the_same_ids_elsewhere_change_no_response_to_any_request(
+    owner, requester, surface
 ):
-    check(holder, asker, pages=surface == "pages", each=WHOLE)
+    check_responses_unchanged(owner, requester, pages=surface == "pages", step=FULL_STEP)

@@ -1,4 +1,4 @@
-// Traces written and read by the public client: trees, filters, threads, groups, figures.
+// Traces written and read by the public client: trees, filters, threads, groups, statistics.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { Client } from "langsmith";
@@ -11,7 +11,7 @@ const client = new Client({
 });
 const projectName = `sdk javascript ${crypto.randomUUID()}`;
 const config = { client, project_name: projectName, tracingEnabled: true };
-const found = {};
+const ids = {};
 
 async function collect(iterable) {
   const items = [];
@@ -19,7 +19,7 @@ async function collect(iterable) {
   return items;
 }
 
-const sorted = (runs) => runs.map(({ name }) => name).sort();
+const sortedNames = (runs) => runs.map(({ name }) => name).sort();
 const list = (props) => collect(client.listRuns({ projectName, ...props }));
 
 before(async () => {
@@ -33,11 +33,11 @@ before(async () => {
     }),
     { ...config, name: "model", run_type: "llm" },
   );
-  const agent = (thread, works) =>
+  const agent = (thread, hasChildren) =>
     traceable(
       async (question) => {
         const { id } = getCurrentRunTree();
-        if (works) {
+        if (hasChildren) {
           await lookUp(question).catch(() => null);
           await model(question);
         }
@@ -45,62 +45,62 @@ before(async () => {
       },
       { ...config, name: "agent", metadata: { thread_id: thread }, tags: [`in ${thread}`] },
     );
-  found.first = (await agent("t-1", true)("why?")).id;
-  found.second = (await agent("t-1", false)("and then?")).id;
-  // Its clock has milliseconds: two traces of one of them have no order.
+  ids.first = (await agent("t-1", true)("why?")).id;
+  ids.second = (await agent("t-1", false)("and then?")).id;
+  // The clock counts milliseconds: two traces of one millisecond have no order.
   for (const now = Date.now(); Date.now() === now; ) await null;
-  found.other = (await agent("t-2", false)("xylograph?")).id;
+  ids.other = (await agent("t-2", false)("xylograph?")).id;
   await client.awaitPendingTraceBatches();
-  found.project = await client.readProject({ projectName });
+  ids.project = await client.readProject({ projectName });
 });
 
 after(async () => {
   await client.deleteProject({ projectName });
 });
 
-test("a tree comes back as it was traced", async () => {
-  const run = await client.readRun(found.first, { loadChildRuns: true });
+test("a tree is read back as it was traced", async () => {
+  const run = await client.readRun(ids.first, { loadChildRuns: true });
 
-  assert.deepEqual(sorted(run.child_runs), ["look up", "model"]);
+  assert.deepEqual(sortedNames(run.child_runs), ["look up", "model"]);
   assert.deepEqual([run.status, run.total_tokens], ["success", 11]);
   assert.equal(run.child_runs.find(({ name }) => name === "look up").status, "error");
 });
 
 test("runs are listed by filters", async () => {
-  assert.deepEqual(sorted(await list()), ["agent", "agent", "agent", "look up", "model"]);
-  assert.deepEqual(sorted(await list({ isRoot: true })), ["agent", "agent", "agent"]);
-  assert.deepEqual(sorted(await list({ error: true })), ["look up"]);
-  assert.deepEqual(sorted(await list({ runType: "llm" })), ["model"]);
-  assert.deepEqual(sorted(await list({ filter: "gt(total_tokens, 10)" })), ["agent", "model"]);
-  assert.deepEqual(sorted(await list({ filter: 'search("xylograph")' })), ["agent"]);
-  assert.deepEqual(sorted(await list({ treeFilter: 'eq(name, "model")', isRoot: true })), [
+  assert.deepEqual(sortedNames(await list()), ["agent", "agent", "agent", "look up", "model"]);
+  assert.deepEqual(sortedNames(await list({ isRoot: true })), ["agent", "agent", "agent"]);
+  assert.deepEqual(sortedNames(await list({ error: true })), ["look up"]);
+  assert.deepEqual(sortedNames(await list({ runType: "llm" })), ["model"]);
+  assert.deepEqual(sortedNames(await list({ filter: "gt(total_tokens, 10)" })), ["agent", "model"]);
+  assert.deepEqual(sortedNames(await list({ filter: 'search("xylograph")' })), ["agent"]);
+  assert.deepEqual(sortedNames(await list({ treeFilter: 'eq(name, "model")', isRoot: true })), [
     "agent",
   ]);
-  assert.deepEqual(sorted(await list({ traceId: found.first, runType: "tool" })), ["look up"]);
+  assert.deepEqual(sortedNames(await list({ traceId: ids.first, runType: "tool" })), ["look up"]);
   assert.equal((await list({ limit: 2 })).length, 2);
 });
 
-test("a thread is read in its order", async () => {
+test("the turns of a thread are read in order", async () => {
   const turns = await collect(client.readThread({ threadId: "t-1", projectName }));
 
-  assert.deepEqual(turns.map(({ id }) => id), [found.first, found.second]);
+  assert.deepEqual(turns.map(({ id }) => id), [ids.first, ids.second]);
 });
 
 test("threads are listed with their runs", async () => {
   const threads = await client.listThreads({ projectName });
 
-  const counts = Object.fromEntries(threads.map((one) => [one.thread_id, one.runs.length]));
+  const counts = Object.fromEntries(threads.map((row) => [row.thread_id, row.runs.length]));
   assert.deepEqual(counts, { "t-1": 2, "t-2": 1 });
 });
 
 test("runs are grouped by conversation", async () => {
   const groups = await collect(client.listGroupRuns({ projectName, groupBy: "conversation" }));
 
-  const counts = Object.fromEntries(groups.map((one) => [one.group_key, one.count]));
+  const counts = Object.fromEntries(groups.map((row) => [row.group_key, row.count]));
   assert.deepEqual(counts, { "t-1": 2, "t-2": 1 });
 });
 
-test("figures tell what the project holds", async () => {
+test("statistics count the runs of the project", async () => {
   const stats = await client.getRunStats({ projectNames: [projectName] });
   const project = await client.readProject({ projectName, includeStats: true });
 
@@ -108,66 +108,66 @@ test("figures tell what the project holds", async () => {
   assert.deepEqual([project.run_count, project.total_tokens], [5, 11]);
 });
 
-test("the address of a run is told", async () => {
-  const url = await client.getRunUrl({ runId: found.first });
+test("the url of a run names its project", async () => {
+  const url = await client.getRunUrl({ runId: ids.first });
 
-  assert.match(url, new RegExp(`/projects/p/${found.project.id}/r/${found.first}`));
+  assert.match(url, new RegExp(`/projects/p/${ids.project.id}/r/${ids.first}`));
 });
 
 test("a run is shared, read and unshared", async () => {
-  const url = await client.shareRun(found.first);
+  const url = await client.shareRun(ids.first);
 
-  assert.equal(await client.readRunSharedLink(found.first), url);
+  assert.equal(await client.readRunSharedLink(ids.first), url);
   const token = url.split("/public/")[1].split("/")[0];
-  // `listSharedRuns` of this version asks for an address that has lost its question mark.
+  // `listSharedRuns` of this version requests a URL without its question mark.
   const { items } = await client.public.runs.query(token, { selects: ["NAME"] });
-  assert.deepEqual(sorted(items), ["agent", "look up", "model"]);
-  await client.unshareRun(found.first);
-  assert.equal(await client.readRunSharedLink(found.first), undefined);
+  assert.deepEqual(sortedNames(items), ["agent", "look up", "model"]);
+  await client.unshareRun(ids.first);
+  assert.equal(await client.readRunSharedLink(ids.first), undefined);
 });
 
-test("feedback is given, listed, changed and taken back", async () => {
-  const given = await client.createFeedback(found.second, "helpful", { score: 0.5 });
-  await client.updateFeedback(given.id, { score: 0.75, comment: "better" });
+test("feedback is created, listed, changed and deleted", async () => {
+  const feedback = await client.createFeedback(ids.second, "helpful", { score: 0.5 });
+  await client.updateFeedback(feedback.id, { score: 0.75, comment: "better" });
 
-  const [listed] = await collect(client.listFeedback({ runIds: [found.second] }));
+  const [listed] = await collect(client.listFeedback({ runIds: [ids.second] }));
 
   assert.deepEqual([listed.score, listed.comment], [0.75, "better"]);
-  const run = await client.readRun(found.second);
+  const run = await client.readRun(ids.second);
   assert.equal(run.feedback_stats.helpful.avg, 0.75);
-  await client.deleteFeedback(given.id);
-  assert.deepEqual(await collect(client.listFeedback({ runIds: [found.second] })), []);
+  await client.deleteFeedback(feedback.id);
+  assert.deepEqual(await collect(client.listFeedback({ runIds: [ids.second] })), []);
 });
 
-test("a project is made, changed, listed and deleted", async () => {
+test("a project is created, changed, listed and deleted", async () => {
   const name = `sdk ${crypto.randomUUID()}`;
-  const made = await client.createProject({ projectName: name, metadata: { a: 1 } });
-  await client.updateProject(made.id, { description: "changed" });
+  const created = await client.createProject({ projectName: name, metadata: { a: 1 } });
+  await client.updateProject(created.id, { description: "changed" });
 
-  const read = await client.readProject({ projectId: made.id });
+  const read = await client.readProject({ projectId: created.id });
   const listed = await collect(client.listProjects({ name }));
 
   assert.deepEqual([read.description, read.extra.metadata.a], ["changed", 1]);
-  assert.deepEqual(listed.map(({ id }) => id), [made.id]);
-  await client.deleteProject({ projectId: made.id });
+  assert.deepEqual(listed.map(({ id }) => id), [created.id]);
+  await client.deleteProject({ projectId: created.id });
   assert.equal(await client.hasProject({ projectName: name }), false);
 });
 
-test("runs are queried in the second version", async () => {
-  const project_ids = [found.project.id];
+test("runs are queried with API v2", async () => {
+  const project_ids = [ids.project.id];
   const selects = ["NAME", "STATUS", "TOTAL_TOKENS"];
   const runs = await collect(client.runs.queryV2({ project_ids, selects, page_size: 2 }));
 
-  assert.deepEqual(sorted(runs), ["agent", "agent", "agent", "look up", "model"]);
+  assert.deepEqual(sortedNames(runs), ["agent", "agent", "agent", "look up", "model"]);
   assert.equal(runs.find(({ name }) => name === "look up").status, "ERROR");
-  const one = await client.runs.retrieveV2(found.first, {
-    project_id: found.project.id, selects: ["NAME", "THREAD_ID"],
+  const row = await client.runs.retrieveV2(ids.first, {
+    project_id: ids.project.id, selects: ["NAME", "THREAD_ID"],
   });
-  assert.deepEqual([one.id, one.name, one.thread_id], [found.first, "agent", "t-1"]);
+  assert.deepEqual([row.id, row.name, row.thread_id], [ids.first, "agent", "t-1"]);
 });
 
-test("traces and threads are queried in the second version", async () => {
-  const project_id = found.project.id;
+test("traces and threads are queried with API v2", async () => {
+  const project_id = ids.project.id;
   const traces = await collect(
     client.traces.query({ project_id, selects: ["TOTAL_TOKENS"], page_size: 2 }),
   );
@@ -177,14 +177,14 @@ test("traces and threads are queried in the second version", async () => {
   );
 
   assert.deepEqual(traces.map(({ root_run }) => root_run.id), [
-    found.other, found.second, found.first,
+    ids.other, ids.second, ids.first,
   ]);
   assert.equal(traces[2].trace_aggregates.total_tokens, 11);
-  assert.deepEqual(threads.map((one) => [one.thread_id, one.count]), [["t-2", 1], ["t-1", 2]]);
-  assert.deepEqual(turns.map((one) => one.trace_id), [found.second, found.first]);
+  assert.deepEqual(threads.map((row) => [row.thread_id, row.count]), [["t-2", 1], ["t-1", 2]]);
+  assert.deepEqual(turns.map((row) => row.trace_id), [ids.second, ids.first]);
 });
 
-test("what is not there and what makes no sense are refused", async () => {
+test("missing and malformed requests are rejected", async () => {
   await assert.rejects(client.readRun(crypto.randomUUID()), { status: 404 });
   await assert.rejects(list({ filter: "eq(" }), /column/);
   await assert.rejects(client.createProject({ projectName }), { status: 409 });

@@ -1,0 +1,99 @@
+"""Graph hosts that run before the first message."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from apps.agent_runtime.hosts import warm_hosts
+from apps.deployments.models import Deployment, Revision
+from tests.agent_runtime.factories import execute, make_revision, make_run, make_thread
+from tests.installation import wait_until
+
+
+@pytest.fixture(autouse=True)
+def _short_poll(monkeypatch):
+    monkeypatch.setattr(warm_hosts, "POLL_SECONDS", 0.1)
+
+
+def list_hosts(engine) -> set:
+    return {host.revision.revision_id for host in engine.engine.hosts.hosts}
+
+
+def set_age(revision: Revision, **age: int) -> None:
+    updated_at = timezone.now() - timedelta(**age)
+    Deployment.unscoped.filter(pk=revision.deployment_id).update(updated_at=updated_at)
+
+
+def test_the_first_run_finds_its_host_running(engines, revision, listen):
+    engine = engines(WARM_GRAPH_HOSTS=1)
+    wait_until(lambda: list_hosts(engine) == {revision.pk})
+    [host] = engine.engine.hosts.hosts
+    run = make_run(make_thread(revision), "collect", kwargs={"input": {"items": ["a"]}})
+
+    execute(engine, run.thread)
+    list(listen(run.pk))
+
+    assert engine.engine.hosts.hosts == [host]
+
+
+def test_only_the_most_recently_used_deployments_have_warm_hosts(engines, revision):
+    used, unused, deployed = revision, make_revision(), make_revision()
+    set_age(used, days=30)
+    set_age(unused, hours=2)
+    make_run(make_thread(used), "x", status="success")
+
+    engine = engines(WARM_GRAPH_HOSTS=2)
+
+    wait_until(lambda: list_hosts(engine) == {used.pk, deployed.pk})
+    time.sleep(0.5)
+    assert list_hosts(engine) == {used.pk, deployed.pk}
+
+
+def test_a_deployment_that_was_not_used_for_a_week_has_no_warm_host(engines, revision):
+    old, recent = revision, make_revision()
+    set_age(old, days=8)
+
+    engine = engines(WARM_GRAPH_HOSTS=2)
+
+    wait_until(lambda: list_hosts(engine))
+    assert list_hosts(engine) == {recent.pk}
+
+
+def test_a_new_revision_gets_a_host_once_it_serves(engines, revision):
+    engine = engines(WARM_GRAPH_HOSTS=1)
+    wait_until(lambda: list_hosts(engine) == {revision.pk})
+    deployment = revision.deployment
+    newer = Revision(
+        workspace=revision.workspace, deployment=deployment, number=2, config_path="langgraph.json"
+    )
+    newer.save()
+    deployment.active_revision = newer
+    deployment.save()
+
+    wait_until(lambda: newer.pk in list_hosts(engine))
+
+
+def test_a_warm_host_that_dies_is_not_restarted_at_once(engines, revision):
+    engine = engines(WARM_GRAPH_HOSTS=1)
+    wait_until(lambda: list_hosts(engine) == {revision.pk})
+
+    [host] = engine.engine.hosts.hosts
+    os.kill(host.pid, signal.SIGKILL)
+    wait_until(lambda: not list_hosts(engine))
+    time.sleep(0.5)
+
+    assert list_hosts(engine) == set()
+
+
+def test_no_host_is_started_without_a_message_if_the_setting_is_zero(engines, revision):
+    engine = engines(WARM_GRAPH_HOSTS=0)
+
+    time.sleep(0.5)
+
+    assert list_hosts(engine) == set()

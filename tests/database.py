@@ -1,0 +1,162 @@
+"""The databases of the tests: one migrated template, which each worker of pytest-xdist copies.
+
+Migrating costs 12 s of CPU. A dump of the result is kept in pytest's cache for as long as the
+migrations, the packages and the day are the same (migrations create the partitions of the day).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.db import IntegrityError, OperationalError, connection, transaction
+
+from apps.core.instance import BASE_DIR, find_postgres_program
+
+NAME = "test_slipway_template"
+# Code that migrations call.
+PARTITIONS = BASE_DIR / "apps" / "trace_store" / "postgres" / "partitions.py"
+
+
+def copy_on_setup(folder: Path, cache: Path) -> None:
+    """Create the template unless another worker has, and let Django's set-up copy it.
+
+    `folder` belongs to the whole test run, `cache` outlives it.
+    """
+    with (folder / "database.lock").open("a+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        # Not `tell`: another worker may have written since the file was opened.
+        if os.fstat(lock.fileno()).st_size == 0:
+            _create(cache)
+            lock.write("created")
+            lock.flush()
+    connection.settings_dict["TEST"]["TEMPLATE"] = NAME
+    # The copy is complete: the command `migrate` would only compare all models with it.
+    connection.creation.create_test_db = _copy  # type: ignore[method-assign]
+
+
+def _copy(**_options: object) -> str:
+    return _create_empty(connection.settings_dict["TEST"]["NAME"])
+
+
+def _create_empty(test_name: str | None) -> str:
+    """Create a database without migrating it (a copy, where TEST names a template)."""
+    test_settings = connection.settings_dict["TEST"]
+    original_name, test_settings["NAME"] = test_settings["NAME"], test_name
+    try:
+        name: str = connection.creation._get_test_db_name()  # type: ignore[attr-defined]
+        connection.creation._create_test_db(verbosity=0, autoclobber=True)  # type: ignore[attr-defined]
+    finally:
+        test_settings["NAME"] = original_name
+    connection.close()
+    settings.DATABASES["default"]["NAME"] = connection.settings_dict["NAME"] = name
+    return name
+
+
+def _create(cache: Path) -> None:
+    original_name = connection.settings_dict["NAME"]
+    dump = cache / f"{_fingerprint()}.sql"
+    try:
+        if not dump.exists() or not _restore(dump):
+            _migrate()
+            _save(dump)
+    finally:
+        # A template can only be copied while no process is connected to it.
+        connection.close()
+        settings.DATABASES["default"]["NAME"] = original_name
+        connection.settings_dict["NAME"] = original_name
+
+
+def _migrate() -> None:
+    test_settings = connection.settings_dict["TEST"]
+    test_name, test_settings["NAME"] = test_settings["NAME"], NAME
+    try:
+        connection.creation.create_test_db(verbosity=0, autoclobber=True, serialize=False)
+    finally:
+        test_settings["NAME"] = test_name
+
+
+def _fingerprint() -> str:
+    digest = sha256(datetime.now(UTC).date().isoformat().encode())
+    migrations = sorted(BASE_DIR.glob("apps/*/migrations/*.py"))
+    for path in (BASE_DIR / "requirements.lock", PARTITIONS, *migrations):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:20]
+
+
+def _restore(dump: Path) -> bool:
+    _create_empty(NAME)
+    psql = ["psql", "--quiet", "--no-psqlrc", "--set=ON_ERROR_STOP=1", f"--file={dump}"]
+    return _run(*psql, stdout=subprocess.DEVNULL)
+
+
+def _save(dump: Path) -> None:
+    draft = dump.with_suffix(f".{os.getpid()}")
+    # Only the owner of an extension, who is another role, may set its comment.
+    if _run("pg_dump", "--no-comments", "--no-owner", f"--file={draft}"):
+        for old in dump.parent.glob("*.sql"):
+            old.unlink(missing_ok=True)
+        draft.rename(dump)
+
+
+def _run(program: str, *arguments: str, **options: Any) -> bool:
+    """Run a PostgreSQL program on the template; whether it is there and succeeded."""
+    path = find_postgres_program(program)
+    if path is None:
+        return False
+    parameters = connection.get_connection_params()
+    address = {
+        f"PG{name.upper()}": str(parameters[name])
+        for name in ("host", "port", "user", "password")
+        if parameters.get(name)
+    }
+    process = subprocess.run(
+        [path, *arguments, f"--dbname={NAME}"],
+        env={**os.environ, **address},
+        check=False,
+        **options,
+    )
+    return process.returncode == 0
+
+
+def empty_tables(_case: object = None) -> None:
+    """Delete what a test has committed; replaces Django's flush of a TransactionTestCase.
+
+    Flush truncates each of the models' tables, which costs 0.5 s however little is in them, and
+    it leaves tables without a model (those of runs).
+    """
+    for attempt in range(3):
+        try:
+            with transaction.atomic():
+                _delete_rows()
+        except (IntegrityError, OperationalError):
+            # A thread of the test wrote meanwhile.
+            if attempt == 2:
+                raise
+        else:
+            return
+
+
+def _delete_rows() -> None:
+    with connection.cursor() as cursor:
+        # The audit log is append-only for everyone else. Foreign keys are checked at the commit.
+        cursor.execute("SET LOCAL slipway.audit = 'retention'")
+        cursor.execute(
+            "SELECT oid::regclass::text FROM pg_class WHERE relkind IN ('r', 'p')"
+            " AND NOT relispartition AND relnamespace = 'public'::regnamespace"
+            " AND relname NOT IN ('django_migrations', 'django_content_type')"
+        )
+        tables = [table for (table,) in cursor.fetchall()]
+        cursor.execute(
+            " UNION ALL ".join(
+                f"SELECT '{table}' WHERE EXISTS (SELECT FROM {table})" for table in tables
+            )
+        )
+        for (table,) in cursor.fetchall():
+            cursor.execute(f"DELETE FROM {table}")
