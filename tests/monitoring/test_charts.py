@@ -322,7 +322,8 @@ def test_project_has_a_prebuilt_dashboard_that_can_be_cloned(api, workspace):
     assert {point["group"] for point in sections["Run Types"][0]["data"]} == {"model", "search"}
     cloned = api.post("/charts/section/clone", {"session_id": str(project_id_of(workspace))}).json()
     assert cloned["session_id"] == str(project_id_of(workspace))
-    assert Chart.objects.for_workspace(workspace).count() == 16
+    chart_count = sum(len(charts) for charts in sections.values())
+    assert Chart.objects.for_workspace(workspace).count() == chart_count > 0
 
 
 def test_omit_data_returns_charts_without_points(api, workspace):

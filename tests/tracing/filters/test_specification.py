@@ -50,7 +50,7 @@ def build_run(description):
 
 
 def test_all_examples_of_the_document_are_read():
-    assert len(list(read_examples())) == 36
+    assert len(list(read_examples())) == DOCUMENT.count("```filter\n") > 0
 
 
 @pytest.mark.parametrize("example", list(read_examples()), ids=lambda item: item.text[:60])
