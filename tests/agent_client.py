@@ -7,6 +7,7 @@ back to the thread of the test, where they see the rows of the test's open trans
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import queue
 import threading
 from collections.abc import Callable
@@ -26,6 +27,8 @@ from apps.core.http.asgi import AGENT_PREFIX, with_agent_path
 CSRF_TOKEN = "0" * 32
 TIMEOUT_SECONDS = 20
 """After this time the client disconnects from a response that does not end."""
+MAX_WAIT_SECONDS = 120
+"""After this time without a call the application is stuck."""
 
 _executor: ContextVar[TestThreadExecutor | None] = ContextVar("executor", default=None)
 
@@ -51,8 +54,8 @@ class TestThreadExecutor(Executor):
         return future
 
     def run(self) -> None:
-        """Run the calls until `stop`."""
-        while (call := self._calls.get()) is not None:
+        """Run the calls until `stop`; `queue.Empty` when none comes in time."""
+        while (call := self._calls.get(timeout=MAX_WAIT_SECONDS)) is not None:
             call()
 
     def stop(self) -> None:
@@ -115,10 +118,15 @@ def _serve(scope: dict[str, Any], environ: dict[str, Any]) -> HttpResponse:
         finally:
             executor.stop()
 
-    thread = threading.Thread(target=run_loop, name="agent-client")
+    thread = threading.Thread(target=run_loop, name="agent-client", daemon=True)
     thread.start()
-    executor.run()
-    thread.join()
+    try:
+        executor.run()
+    except queue.Empty:
+        faulthandler.dump_traceback(all_threads=True)
+        raise
+    thread.join(MAX_WAIT_SECONDS)
+    assert not thread.is_alive(), "the event loop of the agent client did not end"
     if errors:
         raise errors[0]
     start = messages[0]

@@ -14,8 +14,9 @@ from django.db import connection
 from django.db.models.signals import post_migrate
 from pytest_django import DjangoDbBlocker
 
-from tests import agent_client, services, template_database
+from tests import agent_client, template_database
 from tests import live as live_platform
+from tests.gate import run_folder
 from tests.installation import Installation, wait_until
 from tests.live import Live
 
@@ -35,7 +36,7 @@ def pytest_configure() -> None:
 def live() -> Live:
     """The whole platform, shared by the test run: make things of your own names in it."""
     return live_platform.shared(
-        Path(os.environ[services.FOLDER]), run=int(os.environ[services.RUN])
+        Path(os.environ[run_folder.FOLDER]), run=int(os.environ[run_folder.RUN])
     )
 
 
@@ -87,7 +88,7 @@ def django_db_modify_db_settings(
     """Let pytest-xdist's workers copy one migrated database instead of migrating one each."""
     if "PYTEST_XDIST_WORKER" in os.environ:
         with django_db_blocker.unblock():
-            template_database.use(Path(os.environ[services.FOLDER]))
+            template_database.use(Path(os.environ[run_folder.FOLDER]))
 
 
 @pytest.fixture(scope="session")

@@ -21,6 +21,9 @@ from config.env import BASE_DIR
 from config.supervisor.processes import MARK
 
 PATIENCE_SECONDS = 120
+START_SECONDS = 600
+MANAGE_SECONDS = 400
+STOP_SECONDS = 90
 # How each process shows in its command line.
 SIGNS = {
     "supervisor": "config.supervisor",
@@ -72,6 +75,10 @@ class Installation:
             "DATA_DIR": str(self.data_dir),
             "RATE_LIMIT_FACTOR": "1000",  # counted like anywhere, and never reached
             "WEB_PROCESSES": "1",  # starts sooner
+            # A loaded machine starts slowly; a run or build that hangs still ends.
+            "START_TIMEOUT_SECONDS": str(START_SECONDS),
+            "AGENT_RUN_TIMEOUT_SECONDS": "120",
+            "BUILD_TIMEOUT_SECONDS": "300",
             **self.variables,
         }
 
@@ -97,7 +104,7 @@ class Installation:
         return self.get("/readyz") == http.HTTPStatus.OK
 
     def wait_until_ready(self) -> None:
-        wait_until(self.is_ready, f"the installation in {self.data_dir}")
+        wait_until(self.is_ready, f"the installation in {self.data_dir}", START_SECONDS)
 
     def wait_until_said(self, words: str) -> None:
         def is_said() -> bool:
@@ -105,7 +112,7 @@ class Installation:
             assert words in self.said() or self.process.poll() is None, self.said()
             return words in self.said()
 
-        wait_until(is_said, words)
+        wait_until(is_said, words, START_SECONDS)
 
     def get(self, path: str) -> int | None:
         """The status of a request without credentials; None when nobody answers."""
@@ -118,7 +125,9 @@ class Installation:
         finally:
             connection.close()
 
-    def manage(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    def manage(
+        self, *arguments: str, check: bool = True, timeout: float = MANAGE_SECONDS
+    ) -> subprocess.CompletedProcess[str]:
         """A management command, as an operator runs it beside the installation."""
         done = subprocess.run(
             [sys.executable, "manage.py", *arguments],
@@ -128,6 +137,7 @@ class Installation:
             capture_output=True,
             text=True,
             check=False,
+            timeout=timeout,
         )
         assert not check or done.returncode == 0, done.stderr
         return done
@@ -193,8 +203,15 @@ class Installation:
         """Ask it to stop and return the exit status of the supervisor."""
         assert self.process is not None
         self.process.send_signal(how)
-        return self.process.wait(60)
+        return self.process.wait(STOP_SECONDS)
 
     def exit_status(self) -> int:
         assert self.process is not None
-        return self.process.wait(60)
+        return self.process.wait(STOP_SECONDS)
+
+    def end(self) -> None:
+        """Stop it at the end of a test run; what does not stop is killed."""
+        try:
+            self.stop()
+        except subprocess.TimeoutExpired:
+            self.kill_everything()

@@ -1,15 +1,13 @@
 """PostgreSQL and Redis for the test run: a pytest plugin that is loaded before Django's settings.
 
-Where DATABASE_URL is set, those servers are used. Otherwise one embedded pair is started in a
-folder that goes away with the run; pytest-xdist's workers inherit its address.
+Where DATABASE_URL is set, those servers are used. Otherwise one embedded pair is started in the
+run's folder; pytest-xdist's workers, and the phases of the gate, inherit its address.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import signal
-import tempfile
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -17,78 +15,84 @@ import pytest
 
 from apps.core.instance import Instance
 from tests import live
+from tests.gate import run_folder
+from tests.gate.run_folder import FOLDER
 from tests.installation import Installation
 
-FOLDER = "SLIPWAY_TEST_FOLDER"
-"""The environment's name for a folder that the whole test run shares."""
-RUN = "SLIPWAY_TEST_RUN"
-"""The process that the whole test run belongs to."""
+# A statement, a lock or an idle transaction that lasts longer is a defect of a test, which would
+# otherwise wait for it for ever. These databases hold nothing that outlives the run.
+POSTGRES_SETTINGS = """
+fsync = off
+full_page_writes = off
+synchronous_commit = off
+lock_timeout = '30s'
+statement_timeout = '120s'
+idle_in_transaction_session_timeout = '120s'
+log_lock_waits = on
+"""
+CONNECTIONS = "300"
 
 _own: Installation | None = None
 
 
-def _make_folder() -> None:
-    folder = Path(tempfile.mkdtemp(prefix="slipway-tests-"))
-    # The users of services and agents pass through on their way to what is theirs.
-    folder.chmod(0o711)
-    os.environ[FOLDER] = str(folder)
-    os.environ[RUN] = str(os.getpid())
-
-
 def _start_services() -> Installation:
-    services = Installation(Path(os.environ[FOLDER], "services"))
+    services = Installation(Path(os.environ[FOLDER], "services"), DATABASE_CONNECTIONS=CONNECTIONS)
     services.start("--services-only")
     services.wait_until_said("Ready")
     instance = Instance(services.data_dir)
     os.environ["DATABASE_URL"] = instance.database_url
     os.environ["REDIS_URL"] = instance.redis_url
-    _wait_for_no_disk(instance)
+    _configure(instance)
     return services
 
 
-def _wait_for_no_disk(instance: Instance) -> None:
-    """What these databases hold outlives no test run, so no commit of theirs waits for the disk.
+def _configure(instance: Instance) -> None:
+    """Apply the settings to the running server.
 
-    Platforms that tests start (live, killed, restarted) have servers of their own, which do.
+    Platforms that tests start (live, killed, restarted) have their own servers, with fsync.
     """
     folder = instance.postgres_dir
     with (folder / "postgresql.auto.conf").open("a") as settings:
-        settings.write("fsync = off\nfull_page_writes = off\n")
+        settings.write(POSTGRES_SETTINGS)
     server = int((folder / "postmaster.pid").read_text().split()[0])
     os.kill(server, signal.SIGHUP)
 
 
 def _own_redis_database(url: str) -> str:
-    """Workers of pytest-xdist are gw0, gw1, ...: each has a Redis database of its own."""
+    """Return the URL of a Redis database for this worker of pytest-xdist (gw0, gw1, ...)."""
     worker = os.environ.get("PYTEST_XDIST_WORKER", "")
     if not worker:
         return url
     number = int(worker.removeprefix("gw")) % 14 + 1
     parts = urlsplit(url)
     if parts.scheme == "unix":
-        # `geturl` would drop the empty host, which redis-py wants to see.
+        # `geturl` would drop the empty host, which redis-py requires.
         return f"unix://{parts.path}?db={number}"
     return parts._replace(path=f"/{number}").geturl()
 
 
-_is_the_run_itself = FOLDER not in os.environ
-if _is_the_run_itself:
-    _make_folder()
+_is_main_process = FOLDER not in os.environ
+if _is_main_process:
+    run_folder.create()
     if "DATABASE_URL" not in os.environ:
         _own = _start_services()
     os.environ["DATA_DIR"] = str(Path(os.environ[FOLDER], "platform"))
     # Whitenoise warns of a missing folder, and here warnings are errors.
     Path(os.environ["DATA_DIR"], "static").mkdir(parents=True)
 os.environ["REDIS_URL"] = _own_redis_database(os.environ["REDIS_URL"])
-# One address and a few keys ask more in a test run than they may; tests of limits turn them on.
+# A test run exceeds the rate limits of its address and keys; tests of limits turn them on.
 os.environ.setdefault("RATE_LIMIT_FACTOR", "0")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    if not _is_the_run_itself:
-        return
-    folder = Path(os.environ.pop(FOLDER))
+    if _is_main_process:
+        stop()
+
+
+def stop() -> None:
+    """Stop the servers and the live platform, and delete the run's folder; kill what resists."""
+    folder = Path(os.environ[FOLDER])
     live.stop(folder)
     if _own is not None:
-        _own.stop()
-    shutil.rmtree(folder, ignore_errors=True)
+        _own.end()
+    run_folder.remove(folder)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from pathlib import Path
 
 from django.conf import settings
 from django.db import connection
 
+from tests.file_lock import hold_lock
+
 NAME = "test_slipway_template"
+CREATION_SECONDS = 150
 
 
 def use(folder: Path) -> None:
@@ -17,13 +19,10 @@ def use(folder: Path) -> None:
 
     `folder` belongs to the whole test run.
     """
-    with (folder / "template_database.lock").open("a+") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        # Not `tell`: another worker may have written since the file was opened.
-        if os.fstat(lock.fileno()).st_size == 0:
+    with hold_lock(folder / "template_database.lock", CREATION_SECONDS) as lock:
+        if os.fstat(lock).st_size == 0:
             _create()
-            lock.write("created")
-            lock.flush()
+            os.write(lock, b"created")
     # The copy has all tables: Django only looks for missing ones and sends post_migrate.
     connection.settings_dict["TEST"].update(TEMPLATE=NAME, MIGRATE=False)
 

@@ -29,7 +29,6 @@ from config.supervisor.processes import Process
 from config.supervisor.terminal import Terminal
 
 SERVICES_TIMEOUT_SECONDS = 120  # PostgreSQL may have a crash to recover from
-READY_TIMEOUT_SECONDS = 120
 WATCH_INTERVAL_SECONDS = 1
 
 
@@ -125,7 +124,7 @@ class InstanceLifecycle:
             await fleet.start(process)
         if is_prepared:
             facts = await self._prepare(fleet)
-        await self._until(self._is_web_ready, "The platform", "web", READY_TIMEOUT_SECONDS)
+        await self._until(self._is_web_ready, "The platform", "web", self.env.start_timeout_seconds)
         await self._welcome(fleet, facts)
 
     def _is_prepared(self) -> bool:

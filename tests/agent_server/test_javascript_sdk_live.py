@@ -8,9 +8,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from config.env import BASE_DIR
+from tests.required_tools import skip_now
 
 SCRIPT = Path(__file__).with_name("javascript_sdk.mjs")
 
@@ -18,7 +17,7 @@ SCRIPT = Path(__file__).with_name("javascript_sdk.mjs")
 def test_javascript_client_script_succeeds(sample_agent):
     node = shutil.which("node")
     if node is None or not (BASE_DIR / "node_modules/@langchain/langgraph-sdk").exists():
-        pytest.skip("`npm install` puts the client there")
+        skip_now("`npm install` installs the client")
 
     done = subprocess.run(
         [node, str(SCRIPT)],

@@ -19,6 +19,7 @@ from tests.browser.chromium import CHROMIUM_PATH
 from tests.console.conftest import PASSWORD, person
 from tests.factories.organizations import WorkspaceFactory
 from tests.installation import free_port, wait_until
+from tests.required_tools import skip_without
 
 DEFAULT_TIMEOUT_MS = 20_000
 
@@ -35,8 +36,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(pytest.mark.browser)
         item.add_marker(pytest.mark.xdist_group("browser"))
         item.add_marker(pytest.mark.django_db(transaction=True))
-        if reason:
-            item.add_marker(pytest.mark.skip(reason=reason))
+        item.add_marker(skip_without(reason))
 
 
 @pytest.fixture(scope="session")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import shutil
 import subprocess
 from pathlib import Path
 
+from tests.file_lock import hold_lock
+from tests.installation import MANAGE_SECONDS
 from tests.live import Live
 
 IDENTITY = ["-c", "user.name=t", "-c", "user.email=t@example.com"]
@@ -21,8 +22,7 @@ def deploy(live: Live, folder: Path, name: str, *variables: str) -> str:
     place = live.installation.data_dir.with_name("contract")
     place.mkdir(exist_ok=True)
     repository, fact = place / name, place / f"{name}.url"
-    with (place / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with hold_lock(place / f"{name}.lock", MANAGE_SECONDS):
         if not fact.exists():
             commit(folder, repository)
             words = [word for variable in variables for word in ("--env", variable)]

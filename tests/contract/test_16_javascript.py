@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.contract import scripts
+from tests.required_tools import skip_without
 
 pytestmark = [
-    pytest.mark.skipif(scripts.missing() is not None, reason=str(scripts.missing())),
+    skip_without(scripts.missing()),
     # A file runs once, so all its checks belong to one worker.
     pytest.mark.xdist_group("javascript"),
 ]

@@ -14,9 +14,10 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from tests.browser.chromium import CHROMIUM_PATH
 from tests.contract import chat_page
 from tests.installation import wait_until
+from tests.required_tools import skip_without
 
 pytestmark = [
-    pytest.mark.skipif(chat_page.missing() is not None, reason=str(chat_page.missing())),
+    skip_without(chat_page.missing()),
     pytest.mark.xdist_group("browser"),
 ]
 PATIENCE_MS = 15_000

@@ -26,10 +26,10 @@ from apps.deployments.builds.source import Commit
 from apps.deployments.models import LogLine
 from apps.deployments.services import progress
 from apps.deployments.services.logs import RevisionLog
-from tests import services as test_services
 from tests.deployments.repositories import GIT, Repository
 from tests.factories.deployments import DeploymentFactory, RevisionFactory
 from tests.factories.organizations import WorkspaceFactory
+from tests.gate import run_folder
 
 pytestmark = [pytest.mark.integration, pytest.mark.django_db]
 
@@ -38,7 +38,7 @@ ORGANIZATION_NUMBER = 4242
 
 @pytest.fixture(autouse=True)
 def data_folder(settings):
-    settings.DATA_DIR = Path(os.environ[test_services.FOLDER], "clones").resolve()
+    settings.DATA_DIR = Path(os.environ[run_folder.FOLDER], "clones").resolve()
     settings.DATA_DIR.mkdir(exist_ok=True)
     settings.ALLOW_FILE_GIT = True
     settings.ALLOW_PRIVATE_ADDRESSES = True

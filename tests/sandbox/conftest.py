@@ -19,6 +19,7 @@ from apps.deployments.sandbox import (
     probe,
     spawn,
 )
+from tests.required_tools import skip_now
 
 # One of an organization, where the platform runs as root and has such to give.
 AGENT_UID = 1_000_007 if os.geteuid() == 0 else None
@@ -72,7 +73,7 @@ def finish(process: SandboxedProcess, timeout: float = 30) -> Outcome:
 @pytest.fixture(autouse=True, scope="session")
 def _isolation():
     if probe().mode.value != "bubblewrap":
-        pytest.skip(probe().description)
+        skip_now(probe().description)
 
 
 @pytest.fixture

@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.contract import scripts
+from tests.required_tools import skip_without
 
 FOLDER = Path(__file__).with_name("javascript")
 
 pytestmark = [
-    pytest.mark.skipif(
-        scripts.missing("langsmith") is not None, reason=str(scripts.missing("langsmith"))
-    ),
+    skip_without(scripts.missing("langsmith")),
     # A file runs once, so all its checks belong to one worker.
     pytest.mark.xdist_group("sdk-javascript"),
 ]
