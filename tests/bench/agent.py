@@ -30,6 +30,7 @@ from typing import Any
 
 from config.env import BASE_DIR, env
 from tests.bench import targets
+from tests.gate import run_folder
 from tests.installation import SIGNS, Installation, free_port
 
 NAME = "bench-agent"
@@ -109,10 +110,8 @@ def reports_of(folder: Path, name: str) -> list[dict[str, Any]]:
 @contextlib.contextmanager
 def fresh_platform() -> Iterator[None]:
     """A platform of its own for the time of the measurement."""
-    with tempfile.TemporaryDirectory(prefix="slipway-bench-") as folder:
-        # Where agents of other users may pass through.
-        Path(folder).chmod(0o711)
-        os.environ |= {"DATA_DIR": str(Path(folder, "data")), "PORT": str(free_port())}
+    with run_folder.use() as folder:
+        os.environ |= {"DATA_DIR": str(folder / "data"), "PORT": str(free_port())}
         env.cache_clear()
         platform = subprocess.Popen([sys.executable, "-m", "config.supervisor"], cwd=BASE_DIR)
         try:

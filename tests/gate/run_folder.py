@@ -9,7 +9,8 @@ import os
 import shutil
 import subprocess
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -46,6 +47,16 @@ def remove(folder: Path) -> None:
     os.environ.pop("TMPDIR", None)
     tempfile.tempdir = None
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def use() -> Iterator[Path]:
+    """Yield the folder of this process's run and delete it in the end."""
+    folder = create()
+    try:
+        yield folder
+    finally:
+        remove(folder)
 
 
 def remove_leftovers(parent: Path) -> None:
