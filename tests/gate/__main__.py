@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -26,6 +26,7 @@ from typing import Any
 
 import psutil
 import psycopg
+import pytest
 
 from config.env import BASE_DIR
 from tests import live, services
@@ -40,6 +41,8 @@ STACKS_SECONDS = 5
 STOP_SECONDS = 60
 LOG_LINES = 40
 DUMP_LINES = 60
+IN_TESTS = re.compile(r"/tests/(?!gate/)")
+SLOWEST = 10
 DUMP_START = re.compile(r"^(Fatal Python error|Current thread 0x|Thread 0x|Timeout \(\d)")
 
 
@@ -51,7 +54,7 @@ class Result:
     seconds: float = 0.0
     exit_code: int = 0
     expected: int | None = None
-    counts: dict[str, int] = field(default_factory=dict)
+    passed: int = 0
     failed: list[tuple[str, str]] = field(default_factory=list)
     repeated: list[tuple[str, str]] = field(default_factory=list)
     skipped: list[tuple[str, str]] = field(default_factory=list)
@@ -59,9 +62,22 @@ class Result:
     stops: list[str] = field(default_factory=list)
     dump: list[str] = field(default_factory=list)
 
+    durations: Counter[str] = field(default_factory=Counter)
+    """Seconds of each test, with its fixtures."""
+
     @property
     def ran(self) -> int:
-        return sum(self.counts.get(name, 0) for name in ("passed", "failed", "skipped"))
+        return len(self.durations)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        failed = len({test for test, _ in self.failed})
+        return {
+            "passed": self.passed,
+            "failed": failed,
+            "skipped": len(self.skipped),
+            "repeated": len(self.repeated),
+        }
 
     @property
     def is_green(self) -> bool:
@@ -175,7 +191,7 @@ class Gate:
         if expected is not None and result.exit_code == 0 and result.ran < expected:
             result.stops.append(f"only {result.ran} of {expected} tests ran")
         # No test of the named paths belongs to it, or nothing was to be collected.
-        if result.exit_code == pytest_no_tests and self._options.paths:
+        if result.exit_code == pytest.ExitCode.NO_TESTS_COLLECTED and self._options.paths:
             result.stops.append("the paths contain no test")
         return result
 
@@ -227,36 +243,33 @@ class Gate:
     def _close(self) -> int:
         """Print the closing lines: per phase, then what failed, with one line of reason each."""
         print("\n=== closing lines ===")
-        is_green = not self._interrupted
-        total = {"passed": 0, "failed": 0, "skipped": 0}
-        repeated_phases = {
-            id(earlier)
-            for earlier, later in zip(self._results, self._results[1:], strict=False)
-            if earlier.phase is later.phase
-        }
         for result in self._results:
-            is_repeated = id(result) in repeated_phases
-            if not is_repeated:
-                is_green = is_green and result.is_green
-                for name in total:
-                    total[name] += result.counts.get(name, 0)
-            _print_result(result, is_repeated=is_repeated)
+            _print_result(result)
+        # A phase that was repeated counts by its second execution.
+        final = list({result.phase.name: result for result in self._results}.values())
+        is_green = not self._interrupted and all(result.is_green for result in final)
         if self._interrupted:
             print(f"Ended early: {self._interrupted}")
         for title, name in (("Skipped", "skipped"), ("Repeated", "repeated"), ("FAILED", "failed")):
-            for result in self._results:
+            for result in final:
                 for test, reason in getattr(result, name):
                     print(f"{title} {test} - {reason}")
+        durations = sum((result.durations for result in final), Counter[str]())
+        for test, seconds in durations.most_common(SLOWEST):
+            print(f"{seconds:6.1f} s {test}")
         minutes = (time.monotonic() - self._started_at) / 60
-        repeated = sum(len(result.repeated) for result in self._results)
+        state = "Green" if is_green else "RED"
+        print(f"{state} after {minutes:.1f} min; repeated tests:", count("repeated", final))
         print(
-            f"{'Green' if is_green else 'RED'} after {minutes:.1f} min; {repeated} repeated tests"
+            f"{count('passed', final)} passed, {count('failed', final)} failed,"
+            f" {count('skipped', final)} skipped",
+            flush=True,
         )
-        print("{passed} passed, {failed} failed, {skipped} skipped".format(**total), flush=True)
         return 0 if is_green else 1
 
 
-pytest_no_tests = 5
+def count(outcome: str, results: list[Result]) -> int:
+    return sum(result.counts[outcome] for result in results)
 
 
 class Output:
@@ -280,12 +293,18 @@ class Output:
         self._thread.join(5)
 
     def find_dump(self) -> list[str]:
-        """Return the first stacks in the output, for the closing lines."""
-        lines = list(self._lines)
-        for index, line in enumerate(lines):
-            if DUMP_START.match(line):
-                return lines[index : index + DUMP_LINES]
-        return []
+        """Return a crash's message and the stacks that are in tests, for the closing lines."""
+        dump: list[str] = []
+        block: list[str] = []
+        for line in [*self._lines, ""]:
+            if DUMP_START.match(line) or not line.startswith("  "):
+                is_crash = bool(block) and block[0].startswith("Fatal Python error")
+                if is_crash or any(IN_TESTS.search(text) for text in block):
+                    dump += block
+                block = [line] if DUMP_START.match(line) else []
+            elif block:
+                block.append(line)
+        return dump[:DUMP_LINES]
 
 
 def _is_test_process(process: psutil.Process) -> bool:
@@ -304,23 +323,27 @@ def _read_report(path: Path, result: Result) -> None:
         entry: dict[str, Any] = json.loads(line)
         match entry.pop("kind"):
             case "test":
-                name = {"rerun": "repeated", "skipped": "skipped"}.get(entry["outcome"], "failed")
-                getattr(result, name).append((entry["test"], entry["reason"]))
+                _add_test(entry, result)
             case "death":
                 result.deaths.append(f"{entry['process']}: {entry['reason']}")
             case "stop":
                 result.stops.append(entry["reason"])
-            case "end":
-                result.counts = entry
 
 
-def _print_result(result: Result, *, is_repeated: bool) -> None:
-    counts = ", ".join(
-        f"{result.counts.get(name, 0)} {name}" for name in ("passed", "failed", "skipped")
-    )
+def _add_test(entry: dict[str, Any], result: Result) -> None:
+    test, outcome = entry["test"], entry["outcome"]
+    result.durations[test] += entry["seconds"]
+    if outcome == "passed":
+        result.passed += entry["when"] == "call"
+    else:
+        name = {"rerun": "repeated", "skipped": "skipped"}.get(outcome, "failed")
+        getattr(result, name).append((test, entry["reason"]))
+
+
+def _print_result(result: Result) -> None:
+    counts = ", ".join(f"{number} {outcome}" for outcome, number in result.counts.items())
     state = "green" if result.is_green else f"exit code {result.exit_code}"
-    note = " (repeated below)" if is_repeated else ""
-    print(f"{result.phase.name}: {counts}, {result.seconds:.0f} s, {state}{note}")
+    print(f"{result.phase.name}: {counts}, {result.seconds:.0f} s, {state}")
     for death in result.deaths:
         print(f"  a test process died: {death}")
     for stop in result.stops:

@@ -1,7 +1,7 @@
 """A pytest plugin: phases, deadlines, repetitions, and a report that the gate reads.
 
-The report has one JSON object a line, with `kind` "test" (every outcome that is not a plain pass,
-and a count of passes at the end), "death" (of a process of pytest-xdist) or "end".
+The report has one JSON object a line, with `kind` "test" (a set-up, call or tear-down), "death" (of
+a process of pytest-xdist) or "stop" (the phase ended early).
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import faulthandler
 import json
 import os
 import signal
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +73,6 @@ class Reporter:
 
     def __init__(self, config: pytest.Config, path: Path) -> None:
         self._config, self._path = config, path
-        self._counts: Counter[str] = Counter()
         self._timeouts = 0
         self._session: pytest.Session | None = None
 
@@ -87,14 +85,14 @@ class Reporter:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.outcome == "passed":
-            if report.when == "call":
-                self._counts["passed"] += 1
-            return
-        self._counts[report.outcome] += 1
-        reason = _find_reason(report)
+        reason = "" if report.passed else _find_reason(report)
         self._write(
-            kind="test", outcome=report.outcome, test=report.nodeid, when=report.when, reason=reason
+            kind="test",
+            outcome=report.outcome,
+            test=report.nodeid,
+            when=report.when,
+            seconds=round(report.duration, 3),
+            reason=reason,
         )
         if report.failed and TIMEOUT_MESSAGE in reason:
             self._timeouts += 1
@@ -108,6 +106,7 @@ class Reporter:
                 outcome="failed",
                 test=report.nodeid,
                 when="collect",
+                seconds=0.0,
                 reason=_find_reason(report),
             )
 
@@ -123,9 +122,6 @@ class Reporter:
             distributed.shouldstop = reason
         elif self._session is not None:
             self._session.shouldstop = reason
-
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        self._write(kind="end", **self._counts)
 
 
 def _find_reason(report: pytest.TestReport | pytest.CollectReport) -> str:
