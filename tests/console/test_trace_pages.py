@@ -83,7 +83,7 @@ def test_query_count_of_project_list_does_not_grow_with_its_length(page, base, w
     with_one = queries(page, base)
     ProjectFactory.create_batch(6, workspace=workspace)
 
-    assert queries(page, base) == with_one == 8
+    assert queries(page, base) == with_one
 
 
 def test_trace_list_shows_escaped_inputs_and_errors_and_filters(page, base, workspace):
@@ -107,7 +107,7 @@ def test_query_count_of_trace_list_does_not_grow_with_its_length(page, base, wor
     for _ in range(6):
         stored_run(workspace)
 
-    assert queries(page, url) == with_one == 8
+    assert queries(page, url) == with_one
 
 
 def nested(workspace):
@@ -152,7 +152,7 @@ def test_query_count_of_a_trace_does_not_grow_with_its_runs(page, base, workspac
     with_three = queries(page, url)
     ingest(workspace, *(wire_run(child) for _ in range(20)))
 
-    assert queries(page, url) == with_three == 8
+    assert queries(page, url) == with_three
 
 
 def test_payload_cannot_close_its_script_element(page, base, workspace):

@@ -289,7 +289,8 @@ def test_project_has_a_prebuilt_dashboard_that_can_be_cloned(api, workspace):
     assert {point["group"] for point in parts["Run Types"][0]["data"]} == {"model", "search"}
     cloned = api.post("/charts/section/clone", {"session_id": str(project_of(workspace))}).json()
     assert cloned["session_id"] == str(project_of(workspace))
-    assert Chart.objects.for_workspace(workspace).count() == 16
+    chart_count = sum(len(charts) for charts in parts.values())
+    assert Chart.objects.for_workspace(workspace).count() == chart_count > 0
 
 
 def test_omit_data_returns_charts_without_points(api, workspace):

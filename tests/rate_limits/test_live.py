@@ -178,7 +178,7 @@ def test_each_row_has_requests():
 
 
 def test_each_row_of_up_to_a_thousand_by_real_requests(web, region):
-    visitors, driven = Visitors(), 0
+    visitors = Visitors()
     for row in specification.stated():
         count, seconds = limit_of(row, region)
         if count > MAX_BY_REQUESTS:
@@ -209,14 +209,11 @@ def test_each_row_of_up_to_a_thousand_by_real_requests(web, region):
         assert statuses(last_moment) == {"refused": 1}, row
         assert statuses(after) == {"allowed": 1}, row
         assert after[0][1]["X-RateLimit-Remaining"] == str(count - 1)
-        driven += 1
-
-    assert driven == 15
 
 
 def test_each_larger_row_by_concurrent_clients(limits, web, region, settings):
     settings.REGION = region
-    visitors, driven = Visitors(), 0
+    visitors = Visitors()
     with ThreadPoolExecutor(CLIENTS) as pool:
         for row in specification.stated():
             count, seconds = limit_of(row, region)
@@ -243,9 +240,6 @@ def test_each_larger_row_by_concurrent_clients(limits, web, region, settings):
             assert beyond == {"refused": len(requests)}, row
             assert 0 < wait <= seconds
             assert (last_moment, after) == ({"refused": 1}, {row.category: 1}), row
-            driven += 1
-
-    assert driven == 14
 
 
 def _user_of(headers: dict[str, str]) -> Callable[[], Any]:

@@ -348,7 +348,7 @@ def test_a_thread_is_its_turns_without_what_was_said_before(page, workspace):
     turns = page.get(f"{base}/thread", {"thread": "t/1"}).context["thread"].turns
     listed = page.get(f"{base}/threads").context["list"]
 
-    words = [[p.text for m in (*t.said, *t.answered) for p in m.parts] for t in turns]
+    words = [[p.text for m in (*t.new_inputs, *t.new_outputs) for p in m.parts] for t in turns]
     assert words == [["one", "first"], ["two", "second"]]
     assert [(one.row.thread_key, one.row.figures.runs) for one in listed.threads] == [("t/1", 2)]
     assert page.get(f"{base}/thread", {"thread": "none"}).status_code == 404

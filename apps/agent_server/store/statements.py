@@ -205,15 +205,15 @@ def search(
         f"""
         SELECT {_SHOWN}, id, ttl_minutes IS NOT NULL, best.score
         FROM (
-            SELECT found.id, scored.score
+            SELECT matching.id, scored.score
             FROM (
                 SELECT id, updated_at FROM agent_server_storeitem WHERE {conditions}
-            ) found
+            ) matching
             LEFT JOIN LATERAL (
                 SELECT NULLIF(max(1 - (v.embedding <=> %s::text::vector)), 'NaN') AS score
-                FROM agent_server_storevector v WHERE v.item_id = found.id AND v.dims = %s
+                FROM agent_server_storevector v WHERE v.item_id = matching.id AND v.dims = %s
             ) scored ON true
-            ORDER BY scored.score DESC NULLS LAST, found.updated_at DESC, found.id DESC
+            ORDER BY scored.score DESC NULLS LAST, matching.updated_at DESC, matching.id DESC
             LIMIT %s OFFSET %s
         ) best JOIN agent_server_storeitem USING (id)
         ORDER BY best.score DESC NULLS LAST, updated_at DESC, id DESC

@@ -150,8 +150,8 @@ def _exit(answer: Mapping[str, Any], status: int) -> NoReturn:
 
 if __name__ == "__main__":
     try:
-        found = main(*sys.argv[1:])
+        commit = main(*sys.argv[1:])
     except Exception as error:  # noqa: BLE001 - reported as JSON
         failure = _classify(error)
         _exit({"reason": failure.reason, "detail": failure.detail}, 1)
-    _exit(found, 0)
+    _exit(commit, 0)

@@ -88,7 +88,7 @@ _KILL = 0x80000000
 _ALLOW = 0x7FFF0000
 _ERRNO = 0x00050000
 
-_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_LOAD, _EQUAL, _GREATER_OR_EQUAL, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _NUMBER, _ARCH, _ARGUMENT_0, _ARGUMENT_1 = 0, 4, 16, 24  # offsets in struct seccomp_data
 
 
@@ -108,7 +108,7 @@ def program(machine: str | None = None) -> bytes | None:
         (_LOAD, 0, 0, _NUMBER),
     ]
     if machine == "x86_64":
-        code += [(_AT_LEAST, 0, 1, _X32_BIT), (_RETURN, 0, 0, _ERRNO | errno.ENOSYS)]
+        code += [(_GREATER_OR_EQUAL, 0, 1, _X32_BIT), (_RETURN, 0, 0, _ERRNO | errno.ENOSYS)]
     for table, error in ((_FORBIDDEN, errno.EPERM), (_ABSENT, errno.ENOSYS)):
         for numbers in table.values():
             if (number := numbers[column]) is not None:

@@ -57,7 +57,7 @@ class FeedbackTimeRange:
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
-        bounds = ((Comparison.AT_LEAST, self.since), (Comparison.LESS, self.before))
+        bounds = ((Comparison.GREATER_OR_EQUAL, self.since), (Comparison.LESS, self.before))
         return tuple(Condition(_MODIFIED, how, when) for how, when in bounds if when is not None)
 
     def narrowed(self, expression: Expression) -> Expression:

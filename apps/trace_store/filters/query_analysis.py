@@ -73,11 +73,11 @@ def _time_bounds(part: Expression) -> tuple[datetime | None, datetime | None] | 
     if not isinstance(value, datetime):
         return None
     match part.comparison:
-        case Comparison.AT_LEAST:
+        case Comparison.GREATER_OR_EQUAL:
             return value, None
         case Comparison.GREATER:
             return value + _TICK, None
-        case Comparison.AT_MOST:
+        case Comparison.LESS_OR_EQUAL:
             return None, value
         case Comparison.LESS:
             return None, value - _TICK

@@ -84,11 +84,11 @@ def compare_values(value: Any, comparison: Comparison, wanted: Any) -> bool:
             return value in wanted
         case Comparison.GREATER:
             return bool(value > wanted)
-        case Comparison.AT_LEAST:
+        case Comparison.GREATER_OR_EQUAL:
             return bool(value >= wanted)
         case Comparison.LESS:
             return bool(value < wanted)
-        case Comparison.AT_MOST:
+        case Comparison.LESS_OR_EQUAL:
             return bool(value <= wanted)
         case Comparison.LIKE:
             return matches_like(value, wanted)

@@ -89,9 +89,9 @@ def _join(
 _SIGNS = {
     Comparison.EQUAL: "=",
     Comparison.GREATER: ">",
-    Comparison.AT_LEAST: ">=",
+    Comparison.GREATER_OR_EQUAL: ">=",
     Comparison.LESS: "<",
-    Comparison.AT_MOST: "<=",
+    Comparison.LESS_OR_EQUAL: "<=",
 }
 
 

@@ -29,7 +29,7 @@ class _CachedPrices:
     own: Sequence[PriceEntry]
     version: tuple[int, datetime | None]
     seen_at: float
-    found: dict[tuple[str | None, _Names], Sequence[PriceEntry]] = field(default_factory=dict)
+    candidates: dict[tuple[str | None, _Names], Sequence[PriceEntry]] = field(default_factory=dict)
 
 
 _lock = threading.Lock()
@@ -48,11 +48,11 @@ def find_entry(
         return None
     known = _load(workspace_id)
     key = entries.normalize_provider(provider), tuple(sorted(names.items()))
-    candidates = known.found.get(key)
+    candidates = known.candidates.get(key)
     if candidates is None:
-        if len(known.found) >= _MAX_MODELS:
-            known.found.clear()
-        candidates = known.found[key] = _candidates(known.own, names, key[0])
+        if len(known.candidates) >= _MAX_MODELS:
+            known.candidates.clear()
+        candidates = known.candidates[key] = _candidates(known.own, names, key[0])
     at = start or datetime.now(UTC)
     return next(
         (candidate for candidate in candidates if (candidate.start_time or _ALWAYS) <= at), None

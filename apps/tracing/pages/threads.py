@@ -26,9 +26,9 @@ class Turn:
     row: RunRow
     inputs: PayloadView
     outputs: PayloadView
-    said: Sequence[Message]
+    new_inputs: Sequence[Message]
     """The input messages that the previous turn did not have."""
-    answered: Sequence[Message]
+    new_outputs: Sequence[Message]
     feedback: Sequence[tuple[str, str]] = ()
 
 
@@ -131,7 +131,7 @@ def _build_turn(
 ) -> Turn:
     """Build a turn without the messages of the previous one."""
     inputs, outputs = (build_payload_view(detail, p) for p in (Payload.INPUTS, Payload.OUTPUTS))
-    known = [m for turn in before for m in (*turn.said, *turn.answered)]
-    data = conversations.new_messages(inputs.messages, known)
-    answered = conversations.new_messages(outputs.messages, [*known, *data])
-    return Turn(detail.row, inputs, outputs, data, answered, feedback)
+    known = [m for turn in before for m in (*turn.new_inputs, *turn.new_outputs)]
+    new_inputs = conversations.new_messages(inputs.messages, known)
+    new_outputs = conversations.new_messages(outputs.messages, [*known, *new_inputs])
+    return Turn(detail.row, inputs, outputs, new_inputs, new_outputs, feedback)

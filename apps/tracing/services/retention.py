@@ -126,8 +126,8 @@ def upgrade_traces(workspace_id: UUID, trace_ids: Collection[UUID]) -> None:
     with raw_cursor() as cursor:
         cursor.execute(
             "INSERT INTO tracing_retainedtrace (id, created_at, workspace_id, trace_id)"
-            " SELECT gen_random_uuid(), now(), %s, said.id"
-            " FROM unnest(%s::uuid[]) AS said(id)"
+            " SELECT gen_random_uuid(), now(), %s, incoming.id"
+            " FROM unnest(%s::uuid[]) AS incoming(id)"
             " WHERE EXISTS (SELECT 1 FROM tracing_project"
             " WHERE workspace_id = %s AND short_since IS NOT NULL AND deleted_at IS NULL)"
             " ON CONFLICT DO NOTHING",

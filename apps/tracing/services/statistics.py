@@ -24,19 +24,19 @@ def format_cost(amount: Decimal | None) -> str | None:
 
 
 def _quantile(measure: Measure, share: float) -> Callable[[RunMetrics], Any]:
-    def found(figures: RunMetrics) -> Any:
+    def read(figures: RunMetrics) -> Any:
         value = figures.quantile(measure, share)
         return format_cost(value) if isinstance(value, Decimal) else value
 
-    return found
+    return read
 
 
 def _total(measure: Measure) -> Callable[[RunMetrics], Any]:
-    def found(figures: RunMetrics) -> Any:
+    def read(figures: RunMetrics) -> Any:
         value = figures.total(measure)
         return format_cost(value) if isinstance(value, Decimal) else value
 
-    return found
+    return read
 
 
 METRICS: dict[str, Callable[[RunMetrics], Any]] = {

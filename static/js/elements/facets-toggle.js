@@ -1,4 +1,4 @@
-/** <facets-toggle hidden><button aria-expanded>…</button></facets-toggle>: shows or hides the filters beside the list; shortcut F. */
+/** <facets-toggle hidden><button aria-expanded>…</button></facets-toggle>: shows or hides the filters of the list; shortcut F. */
 import { ToggleButton } from "../lib/toggle-button.js";
 import { setPreference, getPreference } from "../lib/preferences.js";
 

@@ -1,5 +1,5 @@
 /**
- * <run-preview hidden><aside>… [data-preview-body] …</aside></run-preview>: previews the run of a row beside the list.
+ * <run-preview hidden><aside>… [data-preview-body] …</aside></run-preview>: previews the run of a row next to the list.
  * J and K move, Enter opens the page, Escape closes. The URL parameter `preview` holds the id of the run.
  */
 import { isShortcut } from "../lib/keyboard.js";

@@ -49,8 +49,8 @@ def of_example(said):
     return wire_run(**(quiet | run), start=start), feedback
 
 
-def test_the_page_has_its_examples():
-    assert len(list(examples())) == 35
+def test_all_examples_of_the_page_are_read():
+    assert len(list(examples())) == PAGE.count("```filter\n") > 0
 
 
 @pytest.mark.parametrize("example", list(examples()), ids=lambda one: one.text[:60])

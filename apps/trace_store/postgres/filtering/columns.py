@@ -119,11 +119,11 @@ def _partition_bounds(comparison: Comparison, value: Values, table: str) -> list
     if not known:
         return []
     results = []
-    if comparison not in {Comparison.LESS, Comparison.AT_MOST}:
+    if comparison not in {Comparison.LESS, Comparison.LESS_OR_EQUAL}:
         results.append(
             SqlCondition(f"{table}.partition_time >= %s", (_shift(min(known), -MAX_CLOCK_SKEW),))
         )
-    if comparison not in {Comparison.GREATER, Comparison.AT_LEAST}:
+    if comparison not in {Comparison.GREATER, Comparison.GREATER_OR_EQUAL}:
         results.append(
             SqlCondition(f"{table}.partition_time <= %s", (_shift(max(known), MAX_CLOCK_SKEW),))
         )

@@ -145,13 +145,13 @@ def _write_totals(
     arrays = ", ".join(f"%s::{kind}[]" for kind in TOTAL_TYPES.values())
     sets = ", ".join(f"sum_{name} = s.{name}" for name in TOTAL_TYPES)
     statement = (
-        f"WITH said AS (SELECT * FROM unnest(%s::uuid[], %s::uuid[], {arrays})"
+        f"WITH sums AS (SELECT * FROM unnest(%s::uuid[], %s::uuid[], {arrays})"
         f" AS s(id, project_id, {_OWN})), taken AS ("
-        " SELECT r.id, r.project_id, r.partition_time FROM said s JOIN trace_store_run r"
+        " SELECT r.id, r.project_id, r.partition_time FROM sums s JOIN trace_store_run r"
         " ON r.workspace_id = %s AND r.id = s.id AND r.project_id = s.project_id"
         " WHERE r.partition_time BETWEEN %s AND %s AND r.run_type IS DISTINCT FROM 'llm'"
         " ORDER BY r.id, r.project_id, r.partition_time FOR NO KEY UPDATE OF r)"
-        f" UPDATE trace_store_run r SET {sets} FROM taken t JOIN said s USING (id, project_id)"
+        f" UPDATE trace_store_run r SET {sets} FROM taken t JOIN sums s USING (id, project_id)"
         " WHERE r.workspace_id = %s AND r.partition_time BETWEEN %s AND %s"
         " AND r.id = t.id AND r.project_id = t.project_id AND r.partition_time = t.partition_time"
     )

@@ -43,9 +43,9 @@ ValueRange: TypeAlias = tuple[Decimal, Decimal]
 """The minimum and maximum of the values in an interval."""
 _MAY_MATCH: dict[Comparison, Callable[[ValueRange, Decimal], bool]] = {
     Comparison.GREATER: lambda ends, value: ends[1] > value,
-    Comparison.AT_LEAST: lambda ends, value: ends[1] >= value,
+    Comparison.GREATER_OR_EQUAL: lambda ends, value: ends[1] >= value,
     Comparison.LESS: lambda ends, value: ends[0] < value,
-    Comparison.AT_MOST: lambda ends, value: ends[0] <= value,
+    Comparison.LESS_OR_EQUAL: lambda ends, value: ends[0] <= value,
     Comparison.EQUAL: lambda ends, value: ends[0] <= value <= ends[1],
 }
 

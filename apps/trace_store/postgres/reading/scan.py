@@ -71,10 +71,10 @@ class OrderedQuery:
     def bounds(self, window: Window, place: SortKey | None, table: str = "r") -> list[Condition]:
         bounds = window_conditions(window, table)
         if place is not None:
-            bounds.append(self.beside(place, table, is_after=True))
+            bounds.append(self.compare_with_position(place, table, is_after=True))
         return bounds
 
-    def beside(self, place: SortKey, table: str, *, is_after: bool) -> Condition:
+    def compare_with_position(self, place: SortKey, table: str, *, is_after: bool) -> Condition:
         """The condition of runs after the position; or at and before it."""
         side = ">" if self.oldest_first == is_after else "<"
         # The second condition is redundant, but partitions are pruned by it.

@@ -74,7 +74,9 @@ class TermScan(OrderedQuery):
                 end = ending[0] + timedelta.resolution
             elif ending is not None:
                 begin = ending[0]
-            upto = [] if ending is None else [self.beside(ending, "t", is_after=False)]
+            upto = (
+                [] if ending is None else [self.compare_with_position(ending, "t", is_after=False)]
+            )
             while rows := self._named(has, (begin, end), upto, place, size, is_among_first=True):
                 yield rows
                 if len(rows) < size:

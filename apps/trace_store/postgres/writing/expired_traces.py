@@ -17,13 +17,13 @@ _MAX_EARLY_START = timedelta(days=1)
 
 
 _EXPIRED_SQL = """(
-    r.received_at < said.long
-    OR (r.received_at >= said.short_since AND r.received_at < said.short AND NOT EXISTS (
+    r.received_at < cutoffs.long
+    OR (r.received_at >= cutoffs.short_since AND r.received_at < cutoffs.short AND NOT EXISTS (
         SELECT FROM tracing_retainedtrace k
         WHERE k.workspace_id = r.workspace_id AND k.trace_id = r.trace_id)))"""
 _CUTOFFS_SQL = (
     "unnest(%s::uuid[], %s::timestamptz[], %s::timestamptz[], %s::timestamptz[])"
-    " AS said(project_id, long, short, short_since)"
+    " AS cutoffs(project_id, long, short, short_since)"
 )
 
 
@@ -52,7 +52,7 @@ def _select_expired(
         return []
     statement = (
         f"SELECT r.trace_id FROM {_CUTOFFS_SQL}"
-        " JOIN trace_store_run r ON r.project_id = said.project_id"
+        " JOIN trace_store_run r ON r.project_id = cutoffs.project_id"
         f" WHERE r.workspace_id = %s AND r.project_id = %s AND r.partition_time < %s"
         f" AND {which} AND {_EXPIRED_SQL} ORDER BY r.partition_time, r.id LIMIT %s"
     )
@@ -66,7 +66,7 @@ def is_fully_expired(day: Partition, cutoffs: Sequence[RetentionCutoffs]) -> boo
     """Whether everything in the day is due; runs of projects that are not named are."""
     statement = (
         f'SELECT NOT EXISTS (SELECT FROM "{day.table}" r JOIN {_CUTOFFS_SQL}'
-        f" ON said.project_id = r.project_id WHERE {_EXPIRED_SQL} IS NOT TRUE)"
+        f" ON cutoffs.project_id = r.project_id WHERE {_EXPIRED_SQL} IS NOT TRUE)"
     )
     with raw_cursor() as cursor:
         cursor.execute(sql(statement), _columns(cutoffs))

@@ -64,8 +64,8 @@ class SubtreeMove:
 _OPEN_TREES = """
 INSERT INTO tracing_otlptrace AS t
     (workspace_id, trace_id, first_at, last_at, ended_at, root_span, root_run_id, root_segment)
-SELECT %b, said.* FROM unnest(%b::uuid[], %b::timestamptz[], %b::timestamptz[], %b::timestamptz[],
-    %b::bytea[], %b::uuid[], %b::text[]) AS said
+SELECT %b, incoming.* FROM unnest(%b::uuid[], %b::timestamptz[], %b::timestamptz[],
+    %b::timestamptz[], %b::bytea[], %b::uuid[], %b::text[]) AS incoming
 ON CONFLICT (workspace_id, trace_id) DO UPDATE SET
     first_at = least(t.first_at, excluded.first_at),
     last_at = greatest(t.last_at, excluded.last_at),
@@ -172,8 +172,8 @@ def add_waiting(workspace_id: UUID, runs: Sequence[WaitingSpan]) -> None:
         return
     statement = (
         "INSERT INTO tracing_otlporphan (workspace_id, trace_id, awaits, run_id, partition_time)"
-        " SELECT %b, said.* FROM unnest(%b::uuid[], %b::uuid[], %b::uuid[], %b::timestamptz[])"
-        " AS said ON CONFLICT DO NOTHING"
+        " SELECT %b, incoming.* FROM unnest(%b::uuid[], %b::uuid[], %b::uuid[], %b::timestamptz[])"
+        " AS incoming ON CONFLICT DO NOTHING"
     )
     names = ("trace_id", "awaits", "run_id", "partition_time")
     values = [[getattr(run, name) for run in runs] for name in names]

@@ -33,14 +33,14 @@ def as_float(amount: Decimal | None) -> float | None:
 
 
 def _details(name: str) -> Field:
-    def found(run: RunDetail, around: RelatedFields) -> Any:
+    def read(run: RunDetail, around: RelatedFields) -> Any:
         raw = (run.row.usage.details or {}).get(name)
         if raw is None:
             return None
         is_cost = name.endswith("cost_details")
         return {"raw": {key: float(value) if is_cost else value for key, value in raw.items()}}
 
-    return found
+    return read
 
 
 def _share_url(row: RunRow, around: RelatedFields) -> str | None:

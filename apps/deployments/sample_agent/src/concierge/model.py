@@ -82,15 +82,15 @@ class ScriptedModel(BaseChatModel):
         last = messages[-1]
         if isinstance(last, ToolMessage):
             return _ANSWERS.get(last.name or "", "{}").format(last.text), []
-        said = last.text if isinstance(last, HumanMessage) else ""
-        call = _wanted_call(said)
+        prompt = last.text if isinstance(last, HumanMessage) else ""
+        call = _wanted_call(prompt)
         if call is not None and call[0] in self.tools:
             name, arguments = call
             # Derived from the conversation, so that a repeated run repeats its ids.
-            number = uuid.uuid5(uuid.NAMESPACE_OID, f"{len(messages)}:{said}").hex[:24]
+            number = uuid.uuid5(uuid.NAMESPACE_OID, f"{len(messages)}:{prompt}").hex[:24]
             return "", [{"name": name, "args": arguments, "id": f"call_{number}", "type": "tool_call"}]
         return (
-            f"You said: {said.strip() or 'nothing'}. I can calculate, look things up in the notes,"
+            f"You said: {prompt.strip() or 'nothing'}. I can calculate, look things up in the notes,"
             " and send mail once you approve."
         ), []
 
@@ -105,14 +105,14 @@ _MAIL = re.compile(r"\b(?:mail|write|send)\b.*?\b(?:to\s+)?([\w.+-]+@[\w-]+\.[\w
 _SUBJECT = re.compile(r"\babout\s+(.+?)[.?!]*$", re.I)
 
 
-def _wanted_call(said: str) -> tuple[str, dict[str, Any]] | None:
-    subject = _SUBJECT.search(said)
-    if mail := _MAIL.search(said):
+def _wanted_call(prompt: str) -> tuple[str, dict[str, Any]] | None:
+    subject = _SUBJECT.search(prompt)
+    if mail := _MAIL.search(prompt):
         about = subject[1] if subject else "your question"
         return "send_mail", {"to": mail[1], "text": f"Hello, this is about {about}."}
-    if match := _SUM.search(said):
+    if match := _SUM.search(prompt):
         return "calculate", {"expression": match[0].strip()}
-    if re.search(r"\b(?:know|notes?|look up|tell me|find)\b", said, re.I) and subject:
+    if re.search(r"\b(?:know|notes?|look up|tell me|find)\b", prompt, re.I) and subject:
         return "look_up", {"question": subject[1]}
     return None
 

@@ -17,7 +17,7 @@ def calculate(expression: str) -> str:
 
 @tool
 def look_up(question: str) -> str:
-    """Look something up in the notes of the house."""
+    """Look something up in the notes of the hotel."""
     raise RuntimeError("the research graph answers these calls")
 
 
