@@ -14,6 +14,7 @@ from langgraph_sdk.client import SyncLangGraphClient
 from tests.agent_patterns.talk import Talk
 from tests.contract.deploying import deploy
 from tests.live import Live
+from tests.response_deadline import with_deadline
 
 HERE = Path(__file__).parent
 SHARED = HERE.with_name("contract") / "project"
@@ -30,7 +31,7 @@ def agent_url(live: Live, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="session")
 def client(live: Live, agent_url: str) -> Iterator[SyncLangGraphClient]:
-    with get_sync_client(url=agent_url, api_key=live.api_key, timeout=60) as client:
+    with with_deadline(get_sync_client(url=agent_url, api_key=live.api_key, timeout=60)) as client:
         yield client
 
 

@@ -30,6 +30,7 @@ from apps.agent_runtime.runs.run_session import RunSession
 from apps.agent_server import recovery
 from apps.agent_server.models import Checkpoint, CheckpointBlob, CheckpointWrite, Thread
 from tests.agent_runtime.factories import make_run, make_thread
+from tests.child_output import read_line
 
 STEPS = ["one", "two", "three", "four", "five"]
 
@@ -38,7 +39,7 @@ def execute(engine, thread):
     engine.call(engine.engine.claim_or_queue, thread.pk)
 
 
-def await_that(condition, seconds=30):
+def await_that(condition, seconds=60):
     """The state of another process cannot be awaited, only looked at."""
     deadline = time.monotonic() + seconds
     while not condition():
@@ -183,11 +184,11 @@ def test_a_worker_that_is_asked_to_leave_gives_its_run_back_between_steps(
     execute(first, steps.thread)
     await_that(lambda: "three 1" in lines(file))
 
-    leaving = first.submit(first.engine.drain(10))
-    assert asked.wait(10)
+    leaving = first.submit(first.engine.drain(60))
+    assert asked.wait(60)
     await_that(lambda: not any(host.link._unsent_bytes for host in first.engine.hosts.hosts))
     Path(f"{file}.go").touch()
-    leaving.result()
+    leaving.result(60)
     first.wait_for(first.engine.writer.flush())
     steps.refresh_from_db()
     assert (steps.status, steps.lease_owner) == ("pending", "")
@@ -294,13 +295,13 @@ def workers(revision, tmp_path):
         )
         started.append(process)
         assert process.stdout is not None
-        assert process.stdout.readline() == b"up\n"
+        assert read_line(process.stdout) == b"up\n"
         return process
 
     yield start
     for process in started:
         process.kill()
-        process.wait()
+        process.wait(30)
         process.stdout.close()
 
 
@@ -312,9 +313,9 @@ def test_a_worker_killed_in_the_middle_is_followed_at_once_by_the_next_of_its_na
     await_that(lambda: Checkpoint.objects.filter(thread=steps.thread).count() == 4)
 
     first.kill()
-    first.wait()
+    first.wait(30)
     workers("worker@here")
-    await_that(lambda: "three 2" in lines(file), seconds=8)  # the lease would last 20
+    await_that(lambda: "three 2" in lines(file), seconds=15)  # the lease would last 20
     Path(f"{file}.go").touch()
     list(listen(steps.pk))
 
@@ -325,7 +326,7 @@ def test_a_worker_killed_in_the_middle_is_followed_at_once_by_the_next_of_its_na
 def test_a_worker_paused_past_its_lease_writes_nothing_when_it_goes_on(
     workers, engines, steps, file, listen
 ):
-    paused = workers("worker@one", steps.thread_id, AGENT_RUN_LEASE_SECONDS="1")
+    paused = workers("worker@one", steps.thread_id, AGENT_RUN_LEASE_SECONDS="3")
     await_that(lambda: "three 1" in lines(file))
     await_that(lambda: Checkpoint.objects.filter(thread=steps.thread).count() == 4)
     paused.send_signal(signal.SIGSTOP)
@@ -486,7 +487,7 @@ def test_a_worker_that_cannot_reach_the_database_stops_its_runs_in_time(
 
     monkeypatch.setattr("apps.agent_runtime.leases.Leases._renew", unreachable)
 
-    await_that(lambda: not engine.engine.sessions, seconds=5)
+    await_that(lambda: not engine.engine.sessions, seconds=30)
     assert hosts_of(engine) == []
 
 

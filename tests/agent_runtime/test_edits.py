@@ -69,9 +69,10 @@ def meanwhile(monkeypatch):
         async def late(session: Any, pool: Any, fence: Any) -> bool:
             if len(done) < times:
                 done.append(1)
-                thread = threading.Thread(target=_in_a_thread, args=[deed])
+                thread = threading.Thread(target=_in_a_thread, args=[deed], daemon=True)
                 thread.start()
-                thread.join()
+                thread.join(60)
+                assert not thread.is_alive()
             return await commit(session, pool, fence)
 
         monkeypatch.setattr(edits.EditSession, "commit", late)
@@ -226,13 +227,12 @@ def test_an_edit_is_announced_to_the_threads_readers(edit, thread, settings):
     client = redis.Redis.from_url(settings.REDIS_URL, socket_timeout=10)
     heard = client.pubsub(ignore_subscribe_messages=True)
     heard.subscribe(streams.thread_channel(thread.pk))
-    heard.get_message(timeout=5)
+    heard.get_message(timeout=30)
 
     edit(thread, values={"items": ["a"]}, as_node="take")
 
-    message = None
-    while message is None:
-        message = heard.get_message(timeout=5)
+    messages = (heard.get_message(timeout=5) for _ in range(12))
+    message = next(filter(None, messages))
     notice = streams.unpack_notice(message["data"])
     assert isinstance(notice, streams.StateUpdated)
     assert orjson.loads(notice.state)["values"] == {"items": ["a"]}

@@ -132,6 +132,6 @@ def test_messages_of_threads_go_out_when_redis_is_back(settings, mail, revision)
             await asyncio.sleep(0.01)
         await courier.aclose()
 
-    asyncio.run(asyncio.wait_for(send(), 10))
+    asyncio.run(asyncio.wait_for(send(), 60))
 
     assert mail.zrange(messages.RUNS, 0, -1) == [thread.pk.bytes]

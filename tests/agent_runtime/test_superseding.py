@@ -21,7 +21,7 @@ def execute(engine, thread):
     engine.call(engine.engine.claim_or_queue, thread.pk)
 
 
-def await_that(condition, seconds=30):
+def await_that(condition, seconds=60):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
@@ -211,4 +211,4 @@ def test_a_planned_run_begins_when_it_is_due(engine, thread, listen):
 
     run.refresh_from_db()
     assert run.status == "success"
-    assert 0 <= (run.started_at - due).total_seconds() < 0.25
+    assert 0 <= (run.started_at - due).total_seconds() < 5

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -267,13 +268,17 @@ def test_who_answers_no_http_is_told_apart(ended):
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def answer() -> None:
-            for _ in range(9):
-                connection, _ = server.accept()
-                with connection:
-                    connection.recv(65_536)
-                    connection.sendall(b"SSH-2.0-x\r\n")
+            # It waits for more connections than come, until the server is closed.
+            with suppress(OSError):
+                for _ in range(9):
+                    connection, _ = server.accept()
+                    with connection:
+                        connection.settimeout(30)
+                        connection.recv(65_536)
+                        connection.sendall(b"SSH-2.0-x\r\n")
 
-        thread = threading.Thread(target=answer)
+        server.settimeout(30)
+        thread = threading.Thread(target=answer, daemon=True)
         thread.start()
         row = settled(ended(f"http://127.0.0.1:{server.getsockname()[1]}/"))
         thread.join(10)

@@ -41,7 +41,9 @@ def measure(url: str, admin: str, connections: int = CONNECTIONS) -> list[Watche
         watched = [Watched(paths[i % len(paths)], 401) for i in range(connections)]
         ready, stop = threading.Barrier(connections + 1), threading.Event()
         threads = [
-            threading.Thread(target=_ask, args=(url, created["key"], target, ready, stop))
+            threading.Thread(
+                target=_ask, args=(url, created["key"], target, ready, stop), daemon=True
+            )
             for target in watched
         ]
         for thread in threads:
@@ -62,7 +64,9 @@ def _ask(
     url: str, secret: str, target: Watched, ready: threading.Barrier, stop: threading.Event
 ) -> None:
     with httpx.Client(base_url=url, headers={"X-Api-Key": secret}, timeout=60) as client:
+        end = time.monotonic() + 60
         while client.get(target.path).status_code == target.refused:
+            assert time.monotonic() < end, f"{target.path} refuses the new key"
             time.sleep(0.05)
         ready.wait(60)
         end = time.monotonic() + PATIENCE + 10

@@ -12,6 +12,7 @@ from langgraph_sdk.client import SyncLangGraphClient
 
 from tests.contract.deploying import deploy
 from tests.live import Live
+from tests.response_deadline import with_deadline
 
 
 @pytest.fixture(scope="session")
@@ -22,7 +23,7 @@ def agent_url(live: Live) -> str:
 
 @pytest.fixture(scope="session")
 def client(live: Live, agent_url: str) -> Iterator[SyncLangGraphClient]:
-    with get_sync_client(url=agent_url, api_key=live.api_key, timeout=60) as client:
+    with with_deadline(get_sync_client(url=agent_url, api_key=live.api_key, timeout=60)) as client:
         yield client
 
 

@@ -9,6 +9,8 @@ from uuid import UUID, uuid4
 import pytest
 from langgraph_sdk.errors import APIStatusError
 
+from tests.installation import wait_until
+
 
 @pytest.fixture
 def raw(client):
@@ -299,11 +301,14 @@ def test_a_deleted_id_can_be_used_again(client):
 
 def test_deleting_a_busy_thread_ends_its_runs_at_once(client):
     thread_id = client.threads.create()["thread_id"]
-    running = client.runs.create(thread_id, "slow", input={"seconds": 30})
-    waiting = client.runs.create(thread_id, "slow", input={"seconds": 30})
+    running = client.runs.create(thread_id, "slow", input={"seconds": 100})
+    waiting = client.runs.create(thread_id, "slow", input={"seconds": 100})
     streams = [client.runs.join_stream(thread_id, r["run_id"]) for r in (running, waiting)]
-    while client.runs.get(thread_id, running["run_id"])["status"] == "pending":
-        pass
+    wait_until(
+        lambda: client.runs.get(thread_id, running["run_id"])["status"] != "pending",
+        "the start of the run",
+        60,
+    )
     began = time.monotonic()
 
     client.threads.delete(thread_id)
@@ -314,21 +319,21 @@ def test_deleting_a_busy_thread_ends_its_runs_at_once(client):
     client.threads.create(thread_id=thread_id)
     answer = client.runs.wait(thread_id, "steps", input={"notes": []})
     assert answer["notes"] == ["plan", "write", "review"]
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 50
     for stream in streams:
         stream.close()
 
 
 def test_readers_of_a_deleted_run_are_let_go(client):
     thread_id = client.threads.create()["thread_id"]
-    events = client.runs.stream(thread_id, "slow", input={"seconds": 30})
+    events = client.runs.stream(thread_id, "slow", input={"seconds": 100})
     assert next(events).event == "metadata"
     began = time.monotonic()
 
     client.threads.delete(thread_id)
 
     assert [event.event for event in events if event.event != "end"] in ([], ["values"])
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 50
 
 
 # Times to live

@@ -7,8 +7,10 @@ from itertools import pairwise
 from uuid import uuid4
 
 import pytest
+from langgraph_sdk import get_sync_client
 
 from tests.contract.sse import Raw, live_frames, until
+from tests.response_deadline import with_deadline
 
 NOTED = {"notes": ["asked"]}
 STEPS = ["plan", "write", "review"]
@@ -453,7 +455,11 @@ def test_the_client_comes_back_by_itself_and_misses_nothing(client, thread):
 @pytest.mark.parametrize(("wish", "status"), [("cancel", "interrupted"), ("continue", "success")])
 def test_a_client_who_leaves_takes_the_run_along_if_it_said_so(client, thread, wish, status):
     parts = client.runs.stream(
-        thread, "slow", input={"seconds": 0.3, "steps": 3}, on_disconnect=wish
+        thread,
+        "slow",
+        # A run that is to be cancelled lasts longer than the news of it may take.
+        input={"seconds": 5 if wish == "cancel" else 0.3, "steps": 3},
+        on_disconnect=wish,
     )
     run_id = next(iter(parts)).data["run_id"]
     parts.close()
@@ -463,7 +469,7 @@ def test_a_client_who_leaves_takes_the_run_along_if_it_said_so(client, thread, w
 
 
 def test_a_joiner_who_leaves_takes_the_run_along_if_it_said_so(raw, client, thread):
-    run = client.runs.create(thread, "slow", input={"seconds": 0.5, "steps": 4})
+    run = client.runs.create(thread, "slow", input={"seconds": 5, "steps": 4})
     path = f"/threads/{thread}/runs/{run['run_id']}/stream?cancel_on_disconnect=1"
     with raw.open("GET", path) as answer:
         next(live_frames(answer))
@@ -490,10 +496,18 @@ def test_a_cancelled_run_ends_without_an_error_event(raw, client, thread):
 def run_beside(client, thread, graph="steps", **asked):
     """Start a run once somebody listens."""
     doing = threading.Thread(
-        target=client.runs.wait, args=(thread, graph), kwargs={"input": NOTED, **asked}
+        target=client.runs.wait,
+        args=(thread, graph),
+        kwargs={"input": NOTED, **asked},
+        daemon=True,
     )
     doing.start()
     return doing
+
+
+def join(doing):
+    doing.join(60)
+    assert not doing.is_alive()
 
 
 @pytest.mark.parametrize("parameter", ["stream_mode", "stream_modes"])
@@ -501,7 +515,7 @@ def test_lifecycle_has_two_events_a_run(raw, client, thread, parameter):
     with raw.open("GET", f"/threads/{thread}/stream?{parameter}=lifecycle") as answer:
         doing = run_beside(client, thread)
         found = until(answer, "metadata", status="run_done")
-        doing.join()
+        join(doing)
 
     assert [frame.name for frame in found] == ["metadata", "metadata"]
     assert found[0].data["attempt"] == 1
@@ -516,7 +530,7 @@ def test_a_thread_streams_run_after_run_and_every_event_has_an_id(raw, client, t
         while sum(frame.name == "metadata" for frame in found) < 4:
             found.append(next(frames))
         for one in doing:
-            one.join()
+            join(one)
 
     names = [frame.name for frame in found]
     assert names == ["metadata", *["values"] * 4, "metadata"] * 2
@@ -524,12 +538,17 @@ def test_a_thread_streams_run_after_run_and_every_event_has_an_id(raw, client, t
     assert all(one < next_one for one, next_one in pairwise(ids))
 
 
-def test_the_client_joins_a_threads_stream(client, thread):
-    parts = client.threads.join_stream(thread, stream_mode="lifecycle")
-    doing = threading.Timer(0.5, client.runs.wait, (thread, "steps"), {"input": NOTED})
-    doing.start()
-    found = [next(parts), next(parts)]
-    doing.join()
+def test_the_client_joins_a_threads_stream(live, agent_url, client, thread):
+    doing = []
+    with with_deadline(get_sync_client(url=agent_url, api_key=live.api_key)) as listener:
+        # The request leaves with the first `next`; the run starts once its stream is open.
+        listener.http.client.event_hooks["response"].append(
+            lambda _: doing.append(run_beside(client, thread))
+        )
+        parts = listener.threads.join_stream(thread, stream_mode="lifecycle")
+        found = [next(parts), next(parts)]
+        parts.close()
+    join(*doing)
 
     assert found[1].data["status"] == "run_done"
 
@@ -571,17 +590,13 @@ def test_an_unknown_thread_is_not_there(raw):
 def test_a_change_of_state_is_told_to_who_asked_for_it(raw, client, thread):
     client.runs.wait(thread, "steps", input=NOTED)
     with raw.open("GET", f"/threads/{thread}/stream?stream_mode=state_update") as answer:
-        doing = threading.Timer(
-            0.3, client.threads.update_state, (thread, {"notes": ["mine"]}), {"as_node": "review"}
-        )
-        doing.start()
+        client.threads.update_state(thread, {"notes": ["mine"]}, as_node="review")
         [told] = until(answer, "state_update")
-        doing.join()
 
     assert told.data["state"]["values"]["notes"] == ["asked", *STEPS, "mine"]
 
 
 def test_the_stream_of_a_deleted_thread_ends(raw, client, thread):
     with raw.open("GET", f"/threads/{thread}/stream") as answer:
-        threading.Timer(0.3, client.threads.delete, (thread,)).start()
+        client.threads.delete(thread)
         assert list(live_frames(answer)) == []

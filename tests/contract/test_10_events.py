@@ -21,7 +21,7 @@ EVERY_CHANNEL = [
 ]  # fmt: skip
 CALL = {"messages": [{"role": "user", "content": 'call multiply {"a": 6, "b": 7}'}]}
 HELLO = {"messages": [{"role": "user", "content": "hello"}]}
-SECONDS = 30
+SECONDS = 60
 
 
 @pytest.fixture(scope="module")

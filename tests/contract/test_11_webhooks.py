@@ -12,7 +12,9 @@ from langgraph_sdk import get_sync_client
 from langgraph_sdk.errors import APIStatusError
 
 from tests.contract.memory import TOKEN, deployed
+from tests.installation import wait_until
 from tests.receiver import Receiver
+from tests.response_deadline import with_deadline
 
 RUN_FIELDS = {
     "run_id",
@@ -34,7 +36,7 @@ def url(live):
 
 @pytest.fixture(scope="module")
 def sdk(live, url):
-    with get_sync_client(url=url, api_key=live.api_key, timeout=60) as client:
+    with with_deadline(get_sync_client(url=url, api_key=live.api_key, timeout=60)) as client:
         yield client
 
 
@@ -127,9 +129,13 @@ def test_a_failed_run_tells_its_error(sdk, thread, receiver):
 
 def test_a_cancelled_run_tells_so(sdk, thread, receiver):
     run = sdk.runs.create(thread, "nap", input={"text": ""}, webhook=receiver.url)
-    while sdk.runs.get(thread, run["run_id"])["status"] != "running":
-        time.sleep(0.01)
 
+    def is_running() -> bool:
+        status = sdk.runs.get(thread, run["run_id"])["status"]
+        assert status in {"pending", "running"}
+        return status == "running"
+
+    wait_until(is_running, "the start of the run", 60)
     sdk.runs.cancel(thread, run["run_id"], wait=True)
 
     told = receiver.next().json()
@@ -288,7 +294,7 @@ def test_the_log_says_what_is_next(sdk, raw, thread):
     with Receiver(503, headers={"Retry-After": "600"}) as receiver:
         run = sdk.runs.create(thread, "notes", input={"place": place()}, webhook=receiver.url)
         receiver.next()
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while True:
             [found] = raw.get(f"/threads/{thread}/runs/{run['run_id']}/webhooks").json()
             if found["log"]:

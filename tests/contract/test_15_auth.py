@@ -12,6 +12,7 @@ from langgraph_sdk.errors import APIStatusError
 
 from apps.agent_server.services.assistants import system_assistant_id
 from tests.contract.deploying import deploy
+from tests.response_deadline import with_deadline
 
 AGENT = str(system_assistant_id("agent"))
 
@@ -22,9 +23,8 @@ def url(live):
 
 
 def client_of(url, name, **headers):
-    return get_sync_client(
-        url=url, api_key=None, headers={"Authorization": f"Bearer {name}", **headers}, timeout=60
-    )
+    headers = {"Authorization": f"Bearer {name}", **headers}
+    return with_deadline(get_sync_client(url=url, api_key=None, headers=headers, timeout=60))
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ pytestmark = [
     skip_without(chat_page.missing()),
     pytest.mark.xdist_group("browser"),
 ]
-PATIENCE_MS = 15_000
+PATIENCE_MS = 60_000
 HUNDRED = " ".join(f"word{number}" for number in range(100))
 
 
@@ -33,7 +33,9 @@ def address(tmp_path_factory) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM_PATH, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM_PATH, args=["--no-sandbox"], timeout=120_000
+        )
         yield browser
         browser.close()
 
@@ -104,7 +106,7 @@ def test_the_page_learns_the_run_and_its_end(chat, client):
 
     [run] = client.runs.list(thread_of(page))
     assert seen(page, "created") == [{"run_id": run["run_id"], "thread_id": thread_of(page)}]
-    wait_until(lambda: seen(page, "finished"), "the end", 10)
+    wait_until(lambda: seen(page, "finished"), "the end", 60)
     assert [m["content"] for m in seen(page, "finished")[0]["messages"]] == texts(page)
     assert seen(page, "errors") == []
 
@@ -165,7 +167,7 @@ def test_stop_cancels_a_run_that_the_page_could_rejoin(chat, client):
     page.get_by_role("button", name="Stop").click()
 
     expect(page.locator("#state")).to_have_text("idle")
-    wait_until(lambda: statuses(client, thread_of(page)) == ["interrupted"], "the cancelling", 10)
+    wait_until(lambda: statuses(client, thread_of(page)) == ["interrupted"], "the cancelling", 60)
 
 
 def test_stop_leaves_and_so_cancels_a_run_that_could_not_be_rejoined(chat, client):
@@ -175,7 +177,7 @@ def test_stop_leaves_and_so_cancels_a_run_that_could_not_be_rejoined(chat, clien
 
     page.get_by_role("button", name="Stop").click()
 
-    wait_until(lambda: statuses(client, thread_of(page)) == ["interrupted"], "the cancelling", 10)
+    wait_until(lambda: statuses(client, thread_of(page)) == ["interrupted"], "the cancelling", 60)
 
 
 def test_after_a_stop_the_conversation_goes_on(chat):
@@ -295,7 +297,7 @@ def test_the_conversation_goes_on_from_the_branch_that_is_shown(chat, client):
 
     # When the run is over, the hook shows the newest fork, so it is the thread that tells.
     ends = ["success"] * 3
-    wait_until(lambda: statuses(client, thread_of(page)) == ends, "the third run's end", 15)
+    wait_until(lambda: statuses(client, thread_of(page)) == ends, "the third run's end", 60)
     messages = client.threads.get_state(thread_of(page))["values"]["messages"]
     assert [message["content"] for message in messages] == [
         "one", "You said: one", "two", "You said: two",
@@ -319,7 +321,7 @@ def test_a_refusal_can_be_read_from_another_origin(chat):
 
     say(page, "hello")
 
-    wait_until(lambda: seen(page, "errors"), "the error", 10)
+    wait_until(lambda: seen(page, "errors"), "the error", 60)
     assert seen(page, "errors")[0].startswith("HTTP 401")
 
 

@@ -14,14 +14,16 @@ from langgraph.types import Command, Interrupt
 from langgraph_sdk import get_client, get_sync_client
 from typing_extensions import TypedDict
 
+from tests.response_deadline import with_deadline
+
 STEPS = ["plan", "write", "review"]
 
 
 @pytest.fixture
 async def remote(live, agent_url):
     """A graph of the agent by its name."""
-    async with get_client(url=agent_url, api_key=live.api_key) as waiting:
-        with get_sync_client(url=agent_url, api_key=live.api_key) as client:
+    async with with_deadline(get_client(url=agent_url, api_key=live.api_key)) as waiting:
+        with with_deadline(get_sync_client(url=agent_url, api_key=live.api_key)) as client:
             yield lambda name: RemoteGraph(name, client=waiting, sync_client=client)
 
 

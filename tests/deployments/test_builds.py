@@ -266,7 +266,8 @@ def test_a_build_that_takes_too_long_is_stopped(deployment, repository, settings
     assert revision.failure == "The build exceeded its time limit of 4 seconds."
 
 
-def test_an_interrupted_build_stops(deployment, repository, monkeypatch):
+def test_an_interrupted_build_stops(deployment, repository, monkeypatch, settings):
+    settings.BUILD_TIMEOUT_SECONDS = 120
     monkeypatch.setattr(build_contexts, "_RENEW_SECONDS", 0)
     repository.commit({**WORKING, "pyproject.toml": PYPROJECT, "setup.py": SLEEPER})
     revision = services.create_revision(deployment=deployment)

@@ -26,6 +26,7 @@ from apps.deployments.builds.source import Commit
 from apps.deployments.models import LogLine
 from apps.deployments.services import progress
 from apps.deployments.services.logs import RevisionLog
+from tests.child_output import read_line
 from tests.deployments.repositories import GIT, Repository
 from tests.factories.deployments import DeploymentFactory, RevisionFactory
 from tests.factories.organizations import WorkspaceFactory
@@ -208,12 +209,11 @@ def git_server(tmp_path):
     server = subprocess.Popen(
         [GIT, "-c", "safe.directory=*", "daemon", "--export-all", "--verbose", *options],
         stderr=subprocess.PIPE,
-        text=True,
     )
-    assert "Ready to rumble" in server.stderr.readline()
+    assert b"Ready to rumble" in read_line(server.stderr)
     yield f"git://127.0.0.1:{port}"
     server.terminate()
-    server.communicate()
+    server.communicate(timeout=30)
 
 
 def test_a_repository_is_fetched_from_a_git_server(

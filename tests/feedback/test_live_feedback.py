@@ -49,7 +49,7 @@ def run_id(client: Client, project: str) -> uuid.UUID:
 
 def until(look: Callable[[], T]) -> T:
     """What is found, as soon as anything is."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not (result := look()):
         assert time.monotonic() < deadline
         time.sleep(0.05)

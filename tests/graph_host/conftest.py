@@ -18,7 +18,7 @@ class Host:
     def __init__(self, folder: Path) -> None:
         launched = launch_unconfined(folder)
         self.process, self.socket = launched.process, launched.socket
-        self.socket.settimeout(30)
+        self.socket.settimeout(60)
         self._decoder = Decoder()
         self._frames: list[list[Any]] = []
         self.hello: dict[str, Any] = self.next("hello")[3]
@@ -57,7 +57,7 @@ class Host:
 
     def close(self) -> None:
         self.socket.close()
-        self.process.wait(10)
+        self.process.wait(30)
         self.process.stdout.close()
 
 

@@ -47,7 +47,7 @@ async def pair():
 
 
 async def until(condition):
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0)
 

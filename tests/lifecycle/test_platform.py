@@ -126,7 +126,7 @@ def test_each_killed_process_is_back_in_a_moment(install):
         before = installation.one(role)
         installation.kill(role)
         back = partial(installation.is_back, role, before)
-        wait_until(back, f"the return of {role}", 15)
+        wait_until(back, f"the return of {role}", 60)
         wait_until(installation.is_ready, f"readiness after the death of {role}", 60)
 
         assert ask_the_agent(installation, key)["messages"][-1]["type"] == "ai"
@@ -162,9 +162,9 @@ def test_no_process_survives_kill_9_of_the_supervisor(install):
     tree = psutil.Process(installation.process.pid).children(recursive=True)
 
     installation.process.kill()
-    installation.process.wait()
+    installation.process.wait(30)
 
-    _, alive = psutil.wait_procs(tree, timeout=15)
+    _, alive = psutil.wait_procs(tree, timeout=60)
     assert alive == []
 
 

@@ -111,9 +111,9 @@ def test_nothing_survives_kill_9_of_the_supervisor(install):
     services = start(install())
 
     services.process.kill()
-    services.process.wait()
+    services.process.wait(30)
 
-    wait_until(lambda: services.processes() == [], "the end of the servers", 10)
+    wait_until(lambda: services.processes() == [], "the end of the servers", 30)
     assert ask(start(services), "SELECT 1") == 1
 
 
@@ -136,7 +136,7 @@ def test_a_killed_server_is_back_in_a_moment(install, role, answers):
 
     services.kill(role)
 
-    wait_until(lambda: answers(services), f"the return of {role}", 10)
+    wait_until(lambda: answers(services), f"the return of {role}", 60)
     assert services.is_back(role, before)
 
 

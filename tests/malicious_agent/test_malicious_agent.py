@@ -15,11 +15,12 @@ from langgraph_sdk import get_sync_client
 from apps.core.instance import Instance
 from config.env import BASE_DIR
 from tests.contract.deploying import deploy
+from tests.response_deadline import with_deadline
 
 pytestmark = pytest.mark.xdist_group("machine")
 
 REFUSED = {"FileNotFoundError", "PermissionError", "OSError", "ConnectionRefusedError"}
-SLOWEST_ANSWER = 5.0  # seconds; the machine also runs the rest of the tests
+SLOWEST_ANSWER = 15.0  # seconds; the machine may have other work
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +32,7 @@ def hostile(live, sample_agent, tmp_path_factory):
     config = {"dependencies": ["."], "graphs": {"hostile": "./agent.py:graph"}}
     (place / "langgraph.json").write_text(json.dumps(config))
     url = deploy(live, place, "hostile")
-    with get_sync_client(url=url, api_key=live.api_key, timeout=180) as client:
+    with with_deadline(get_sync_client(url=url, api_key=live.api_key, timeout=180)) as client:
         yield client
 
 
@@ -108,19 +109,20 @@ def test_platform_responds_while_an_agent_exhausts_its_limits(live, hostile, sam
                 slowest[0] = max(slowest[0], time.monotonic() - begun)
                 time.sleep(0.05)
 
-    watcher = threading.Thread(target=ask)
+    watcher = threading.Thread(target=ask, daemon=True)
     watcher.start()
     try:
         thread = hostile.threads.create()["thread_id"]
         run = hostile.runs.create(thread, "hostile", input={"attack": attack})
-        with get_sync_client(url=sample_agent.url, api_key=live.api_key) as other:
+        with with_deadline(get_sync_client(url=sample_agent.url, api_key=live.api_key)) as other:
             said = {"messages": [{"role": "user", "content": "What is 12 * 7 + 1?"}]}
             answer = other.runs.wait(None, "agent", input=said)
         hostile.runs.join(thread, run["run_id"])
     finally:
         over.set()
-        watcher.join()
+        watcher.join(60)
 
+    assert not watcher.is_alive()
     assert "85" in answer["messages"][-1]["content"]
     assert hostile.runs.get(thread, run["run_id"])["status"] == "error"
     assert set(answers) == {200}

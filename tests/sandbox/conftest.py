@@ -51,7 +51,7 @@ class World:
         command = [PYTHON, "-I", "-S", "-c", code, *arguments]
         return spawn(policy or self.policy(), command, **streams)
 
-    def run(self, script: str, *arguments: object, timeout: float = 30, **changes) -> Outcome:
+    def run(self, script: str, *arguments: object, timeout: float = 50, **changes) -> Outcome:
         """Run Python code inside; what it prints, errors too, is the outcome's output."""
         process = self.start(
             script,
@@ -63,7 +63,7 @@ class World:
         return finish(process, timeout)
 
 
-def finish(process: SandboxedProcess, timeout: float = 30) -> Outcome:
+def finish(process: SandboxedProcess, timeout: float = 50) -> Outcome:
     with process:
         code = process.wait(timeout)
         output = process.stdout.read().decode() if process.stdout else ""

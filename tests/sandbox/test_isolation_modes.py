@@ -25,6 +25,7 @@ from apps.deployments.sandbox import (
 )
 from apps.deployments.sandbox.bubblewrap import Binary
 from apps.deployments.sandbox.stub import syscalls
+from tests.child_output import read_line
 
 from .conftest import finish
 from .test_lifetime import STAYS, wait_until_gone
@@ -75,7 +76,7 @@ def test_agent_code_without_isolation_requires_the_operators_permission(reachabl
     with pytest.raises(SandboxUnavailable, match="offers nothing"):
         spawn(reachable, ["/bin/true"])
     with spawn(reachable, ["/bin/true"], allow_unsandboxed=True) as process:
-        assert process.wait(10) == 0
+        assert process.wait(30) == 0
 
 
 def test_a_bubblewrap_that_fails_is_not_used(world, tmp_path):
@@ -130,13 +131,13 @@ open(os.environ["TMPDIR"] + "/mine", "w")
 @pytest.mark.parametrize("means", [LANDLOCK, NONE])
 def test_without_namespaces_the_whole_tree_ends_as_well(world, reachable, means):
     with start(reachable, STAYS, means) as process:
-        assert process.stdout.readline() == b"ready\n"
+        assert read_line(process.stdout) == b"ready\n"
         pids = usage.process_tree(process.pid)
         process.kill()
-        process.wait(5)
+        process.wait(30)
 
     assert len(pids) == 5
-    assert wait_until_gone(pids, 1) == []
+    assert wait_until_gone(pids, 10) == []
 
 
 @needs_landlock_as_root

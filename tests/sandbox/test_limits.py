@@ -7,6 +7,7 @@ import subprocess
 import time
 
 from apps.deployments.sandbox import MIB, usage
+from tests.child_output import read_line
 
 from .conftest import finish
 from .test_lifetime import wait_until_gone
@@ -34,23 +35,24 @@ def latency(seconds: float) -> float:
 
 
 def test_fork_bomb_is_killed_while_other_processes_continue(world, limits, record_property):
+    usual = latency(0.5)
     policy = world.policy(limits=limits(processes=100))
     with world.start(BOMB, policy=policy, stdout=subprocess.PIPE) as bomb:
-        assert bomb.stdout.readline() == b"lit\n"
+        assert read_line(bomb.stdout) == b"lit\n"
         neighbour = world.run("import os; os.fork() and os.wait(); print('fine')")
         worst = latency(0.5)
         pids = usage.process_tree(bomb.pid)
-        outcome = finish(bomb, timeout=20)
+        outcome = finish(bomb, timeout=60)
 
     record_property("worst_latency_seconds", worst)
     assert neighbour.output.splitlines() == ["fine", "fine"]
-    assert worst < 1
+    assert worst < 1 + 10 * usual
     assert len(pids) <= 102
     assert outcome.code == 128 + 9
     assert outcome.stopped_because == (
         "it started more processes and threads than its limit of 100"
     )
-    assert wait_until_gone(pids, 1) == []
+    assert wait_until_gone(pids, 10) == []
 
 
 def test_code_with_many_busy_threads_gets_idle_priority(world, limits):
@@ -63,15 +65,16 @@ for _ in range(60):
 print("lit", flush=True)
 time.sleep(60)
 """
+    usual = latency(0.5)
     with world.start(script, stdout=subprocess.PIPE) as process:
-        assert process.stdout.readline() == b"lit\n"
-        end = time.monotonic() + 15
+        assert read_line(process.stdout) == b"lit\n"
+        end = time.monotonic() + 45
         while time.monotonic() < end and not runs_last(process):
             time.sleep(0.1)
 
         assert runs_last(process)
         assert process.poll() is None
-        assert latency(0.5) < 0.5
+        assert latency(0.5) < 0.5 + 10 * usual
 
 
 def runs_last(process) -> bool:
@@ -128,7 +131,7 @@ def test_memory_of_many_children_together_is_limited(world, limits):
 
     assert outcome.stopped_because == "it used more memory than its limit of 200 MiB"
     assert outcome.code == 128 + 9
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 50
 
 
 def test_shared_memory_counts(world, limits):
@@ -160,7 +163,7 @@ def test_shared_pages_of_forks_count_once(world, limits):
         policy=world.policy(limits=limits(memory_bytes=200 * MIB)),
         stdout=subprocess.PIPE,
     ) as process:
-        assert process.stdout.readline() == b"ready\n"
+        assert read_line(process.stdout) == b"ready\n"
         time.sleep(1)  # longer than the longest pause of the watchdog
 
         assert process.poll() is None

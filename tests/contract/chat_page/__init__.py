@@ -41,6 +41,7 @@ def served(folder: Path) -> Iterator[str]:
         [_ESBUILD, HERE / "page.jsx", *words, mode, f"--outfile={folder / 'page.js'}"],
         check=True,
         cwd=BASE_DIR,
+        timeout=120,
     )
     shutil.copy(HERE / "index.html", folder)
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=folder))
@@ -49,4 +50,4 @@ def served(folder: Path) -> Iterator[str]:
     yield f"http://127.0.0.1:{server.server_port}/"
     server.shutdown()
     server.server_close()
-    thread.join()
+    thread.join(30)
