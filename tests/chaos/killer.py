@@ -6,35 +6,47 @@ import random
 import threading
 from collections import Counter
 from contextlib import suppress
+from itertools import count
 
 import psutil
 
 from tests.installation import Installation, wait_until
 
+STOP_SECONDS = 150  # more than one kill takes
 ROLES = ["worker", "host", "web", "redis", "postgres"]
 
 
 class Killer(threading.Thread):
-    """What it kills is drawn from the seed."""
+    """Kills each role once in a round, in an order drawn from the seed.
 
-    def __init__(self, installation: Installation, seed: str) -> None:
+    It ends after the given number of rounds, or when it is stopped.
+    """
+
+    def __init__(self, installation: Installation, seed: str, rounds: int | None = None) -> None:
         super().__init__(name="killer", daemon=True)
         self.kills: Counter[str] = Counter()
         self.problem: BaseException | None = None
         self._installation = installation
+        self._rounds = count() if rounds is None else range(rounds)
         self._draw = random.Random(f"{seed}/killer")
         self._over = threading.Event()
 
     def stop(self) -> None:
         self._over.set()
-        self.join()
+        self.join(STOP_SECONDS)
+        assert not self.is_alive(), "the killer does not end"
         if self.problem is not None:
             raise self.problem
 
     def run(self) -> None:
         try:
-            while not self._over.wait(self._draw.uniform(1.0, 4.0)):
-                self._kill(self._draw.choice(ROLES))
+            for _ in self._rounds:
+                for role in self._draw.sample(ROLES, len(ROLES)):
+                    before = self.kills.total()
+                    while self.kills.total() == before:
+                        if self._over.wait(self._draw.uniform(1.0, 4.0)):
+                            return
+                        self._kill(role)
         except BaseException as error:  # noqa: BLE001  (raised where the trial waits for this thread)
             self.problem = error
 

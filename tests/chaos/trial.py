@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,14 +39,25 @@ class Outcome:
         return "\n  ".join([said, *self.violations])
 
 
-def trial(installation: Installation, key: str, seed: str, seconds: float) -> Outcome:
-    """Harass an installation that runs, and look at what it has become."""
+def trial(
+    installation: Installation, key: str, seed: str, seconds: float, rounds: int | None = None
+) -> Outcome:
+    """Harass an installation that runs, and look at what it has become.
+
+    The killing ends after so many seconds, or after so many kills of each role.
+    """
     with Recorder() as recorder:
-        return _harass(installation, key, recorder, seed, seconds)
+        return _harass(installation, key, recorder, seed, seconds, rounds=rounds)
 
 
 def _harass(
-    installation: Installation, key: str, recorder: Recorder, seed: str, seconds: float
+    installation: Installation,
+    key: str,
+    recorder: Recorder,
+    seed: str,
+    seconds: float,
+    *,
+    rounds: int | None,
 ) -> Outcome:
     address = _deploy(installation, recorder)
 
@@ -55,9 +65,9 @@ def _harass(
         return get_sync_client(url=address, api_key=key, timeout=(5, 60, 60, 60))
 
     clients = load.started(CLIENTS, seed, client)
-    killer = Killer(installation, seed)
+    killer = Killer(installation, seed, rounds)
     killer.start()
-    time.sleep(seconds)  # the trial itself
+    killer.join(seconds)  # the trial itself
     killer.stop()
     stuck = load.stopped(clients, seconds=90)
     installation.wait_until_ready()

@@ -37,7 +37,7 @@ class Recorder:
             self.lines.append(line)
             self._arrived.notify_all()
 
-    def wait_for(self, line: str, seconds: float = 30) -> None:
+    def wait_for(self, line: str, seconds: float = 60) -> None:
         """Return once the line is there; `TimeoutError` with all lines when it never comes."""
         with self._arrived:
             if not self._arrived.wait_for(lambda: line in self.lines, seconds):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -15,6 +16,7 @@ from apps.core.ids import uuid7
 from apps.trace_store.dotted_order import format_segment
 
 TRACES_A_BATCH = 10
+REQUEST_SECONDS, STOP_SECONDS = 90, 60
 _BOUNDARY = "5a1f"
 _HEADERS = {
     "Content-Type": f"multipart/form-data; boundary={_BOUNDARY}",
@@ -40,7 +42,8 @@ class Sender(threading.Thread):
     def stop(self) -> None:
         """Finish the request that is under way, until it is acknowledged."""
         self._over.set()
-        self.join()
+        self.join(STOP_SECONDS)
+        assert not self.is_alive(), "a request is not acknowledged"
         self._client.close()
         if self.problem is not None:
             raise self.problem
@@ -59,7 +62,9 @@ class Sender(threading.Thread):
 
     def _send(self, parts: list[tuple[str, dict[str, Any]]]) -> None:
         body = zstandard.ZstdCompressor(level=1).compress(_form(parts))
+        deadline = time.monotonic() + REQUEST_SECONDS
         while True:
+            assert time.monotonic() < deadline, f"not acknowledged in {REQUEST_SECONDS} s"
             try:
                 answer = self._client.post("/runs/multipart", content=body, headers=_HEADERS)
             except httpx.TransportError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Any
 
 import httpx
@@ -64,18 +65,18 @@ def trial(platform: Platform, role: str, project: str) -> None:
     def acknowledged() -> int:
         return sum(sender.requests for sender in senders)
 
-    for sender in senders:
-        sender.start()
-    wait_until(lambda: acknowledged() >= BEFORE, "the first acknowledgements")
-    process = installation.find(role)
-    assert process is not None
-    process.kill()
-    psutil.wait_procs([process], timeout=10)
-    at_death = acknowledged()
-    wait_until(lambda: installation.is_back(role, process), f"another {role}")
-    wait_until(lambda: acknowledged() >= at_death + AFTER, "acknowledgements after the kill")
-    for sender in senders:
-        sender.stop()
+    with ExitStack() as stack:
+        for sender in senders:
+            sender.start()
+            stack.callback(sender.stop)
+        wait_until(lambda: acknowledged() >= BEFORE, "the first acknowledgements")
+        process = installation.find(role)
+        assert process is not None
+        process.kill()
+        psutil.wait_procs([process], timeout=10)
+        at_death = acknowledged()
+        wait_until(lambda: installation.is_back(role, process), f"another {role}")
+        wait_until(lambda: acknowledged() >= at_death + AFTER, "acknowledgements after the kill")
 
     begun = set().union(*(sender.begun for sender in senders))
     ended = set().union(*(sender.ended for sender in senders))
