@@ -64,8 +64,10 @@ class TestThreadExecutor(Executor):
 
 def install() -> None:
     """Patch the test client and the bridges to synchronous code, once per test process."""
+    from apps.agent_server.web import http_context  # needs the models
+
     original_call, original_pool = ClientHandler.__call__, sync_bridge.thread_pool
-    original_run_on = sync_bridge._GreenletCall.run_on
+    original_run_on_loop = sync_bridge.run_on_loop
 
     def call(handler: ClientHandler, environ: dict[str, Any]) -> Any:
         scope = with_agent_path(_scope(environ, enforces_csrf=handler.enforce_csrf_checks))
@@ -76,14 +78,14 @@ def install() -> None:
     def thread_pool() -> Any:
         return _executor.get() or original_pool()
 
-    async def run_on(self: Any, *args: Any, **kwargs: Any) -> Any:
+    async def run_on_loop(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if _executor.get() is not None:  # prepared statements have connections of their own
-            raise sync_bridge.ThreadRequired
-        return await original_run_on(self, *args, **kwargs)
+            return await sync_bridge.in_thread(function, *args, **kwargs)
+        return await original_run_on_loop(function, *args, **kwargs)
 
     ClientHandler.__call__ = call  # type: ignore[method-assign]
     sync_bridge.thread_pool = wsgi_bridge.thread_pool = thread_pool  # type: ignore[assignment]
-    sync_bridge._GreenletCall.run_on = run_on  # type: ignore[method-assign]
+    sync_bridge.run_on_loop = http_context.run_on_loop = run_on_loop  # type: ignore[attr-defined]
 
 
 def _serve(scope: dict[str, Any], environ: dict[str, Any]) -> HttpResponse:
