@@ -11,7 +11,9 @@ BIN := .venv/bin
 UV := $(or $(shell uv --version >/dev/null 2>&1 && command -v uv),.tools/bin/uv)
 # Node comes from its wheel, so the machine needs none; only our own bin folder goes before it.
 NPM := PATH="$(CURDIR)/$(BIN):$$PATH" npm
-TESTS ?= tests
+# Paths of tests; empty for all, in phases (tests/gate).
+TESTS ?=
+PHASES ?= unit,engine,live,browser,serial
 # Tests wait for other processes: three workers keep two cores busy.
 WORKERS ?= 3
 
@@ -31,14 +33,11 @@ install-dev: install .venv/installed-dev ## Install what the tests and checks ne
 
 # The order of tests is shuffled with a fixed seed, so that a failing run fails again.
 ORDER ?= 20261122
-# The slowest tests take a minute on a quiet machine; one that takes ten hangs.
-test: install-dev ## Run the tests (TESTS=path, WORKERS=3, ORDER=any number: another order)
-	@$(BIN)/python -m pytest $(TESTS) --numprocesses $(WORKERS) --dist loadgroup -m "not slow" \
-		--randomly-seed $(ORDER) --timeout 600
+test: install-dev ## Run the tests (TESTS=path, PHASES=unit, WORKERS=3, ORDER=any number: another order)
+	@$(BIN)/python -m tests.gate --workers $(WORKERS) --order $(ORDER) --phases $(PHASES) $(TESTS)
 
-FAST := not integration and not live and not lifecycle and not slow and not browser and not exhaustive
 test-fast: install-dev ## Unit and API tests only, without a live platform or browser
-	@$(BIN)/python -m pytest $(TESTS) --numprocesses $(WORKERS) --dist loadgroup -m "$(FAST)" --randomly-seed $(ORDER)
+	@$(BIN)/python -m tests.gate --workers $(WORKERS) --order $(ORDER) --phases unit --fast
 
 migrations: install-dev ## Create the migrations that changed models need
 	@$(BIN)/python manage.py makemigrations

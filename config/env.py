@@ -115,6 +115,7 @@ class Env(BaseSettings):
     sentry_environment: str = "production"
 
     # Processes
+    start_timeout_seconds: int = Field(120, ge=10, le=3600)
     web_processes: int = Field(default_factory=_web_processes, ge=1, le=64)
     web_threads: int = Field(8, ge=1, le=128)
     worker_threads: int = Field(8, ge=1, le=64)

@@ -7,6 +7,7 @@ back to the thread of the test, where they see the rows of the test's open trans
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import queue
 import threading
 from collections.abc import Callable
@@ -28,6 +29,8 @@ from apps.core.http.asgi import AGENT_PREFIX, with_agent_path
 CSRF_TOKEN = "0" * 32
 TIMEOUT_SECONDS = 20
 """After this time the client disconnects from a response that does not end."""
+MAX_WAIT_SECONDS = 120
+"""After this time without a call the application is stuck."""
 
 _executor: ContextVar[TestThreadExecutor | None] = ContextVar("executor", default=None)
 
@@ -53,8 +56,8 @@ class TestThreadExecutor(Executor):
         return future
 
     def run(self) -> None:
-        """Run the calls until `stop`."""
-        while (call := self._calls.get()) is not None:
+        """Run the calls until `stop`; `queue.Empty` when none comes in time."""
+        while (call := self._calls.get(timeout=MAX_WAIT_SECONDS)) is not None:
             call()
 
     def stop(self) -> None:
@@ -63,8 +66,10 @@ class TestThreadExecutor(Executor):
 
 def install() -> None:
     """Patch the test client and the bridges to synchronous code, once per test process."""
+    from apps.agent_server.web import http_context  # needs the models
+
     original_call, original_pool = ClientHandler.__call__, sync_bridge.thread_pool
-    original_run_on = sync_bridge._GreenletCall.run_on
+    original_run_on_loop = sync_bridge.run_on_loop
 
     def call(handler: ClientHandler, environ: dict[str, Any]) -> Any:
         scope = with_agent_path(_scope(environ, enforces_csrf=handler.enforce_csrf_checks))
@@ -75,14 +80,14 @@ def install() -> None:
     def thread_pool() -> Any:
         return _executor.get() or original_pool()
 
-    async def run_on(self: Any, *args: Any, **kwargs: Any) -> Any:
+    async def run_on_loop(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if _executor.get() is not None:  # prepared statements have their own connections
-            raise sync_bridge.ThreadRequired
-        return await original_run_on(self, *args, **kwargs)
+            return await sync_bridge.in_thread(function, *args, **kwargs)
+        return await original_run_on_loop(function, *args, **kwargs)
 
     ClientHandler.__call__ = call  # type: ignore[method-assign]
     sync_bridge.thread_pool = wsgi_bridge.thread_pool = thread_pool  # type: ignore[assignment]
-    sync_bridge._GreenletCall.run_on = run_on  # type: ignore[method-assign]
+    sync_bridge.run_on_loop = http_context.run_on_loop = run_on_loop  # type: ignore[attr-defined]
 
 
 def _serve(scope: dict[str, Any], environ: dict[str, Any]) -> HttpResponse:
@@ -117,15 +122,21 @@ def _serve(scope: dict[str, Any], environ: dict[str, Any]) -> HttpResponse:
         finally:
             executor.stop()
 
-    thread = threading.Thread(target=run_loop, name="agent-client")
+    thread = threading.Thread(target=run_loop, name="agent-client", daemon=True)
     # As in Django's own test client: the test's transaction keeps its connection.
     for signal in (request_started, request_finished):
         signal.disconnect(close_old_connections)
     thread.start()
-    executor.run()
-    thread.join()
-    for signal in (request_started, request_finished):
-        signal.connect(close_old_connections)
+    try:
+        executor.run()
+        thread.join(MAX_WAIT_SECONDS)
+    except queue.Empty:
+        faulthandler.dump_traceback(all_threads=True)
+        raise
+    finally:
+        for signal in (request_started, request_finished):
+            signal.connect(close_old_connections)
+    assert not thread.is_alive(), "the event loop of the agent client did not end"
     if errors:
         raise errors[0]
     start = messages[0]

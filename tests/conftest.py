@@ -21,9 +21,10 @@ from django.test import TransactionTestCase
 from django.utils import timezone
 from pytest_django import DjangoDbBlocker
 
-from tests import agent_client, database, services
+from tests import agent_client, database
 from tests import live as live_platform
 from tests.crash import recorder
+from tests.gate import run_folder
 from tests.installation import Installation, wait_until
 from tests.live import Live
 from tests.starvation.trial import Trial
@@ -61,7 +62,7 @@ def pytest_configure() -> None:
 def live() -> Live:
     """The whole platform, shared by the test run; tests create rows with their own names in it."""
     return live_platform.start_or_attach(
-        Path(os.environ[services.FOLDER]), run=int(os.environ[services.RUN])
+        Path(os.environ[run_folder.FOLDER]), run=int(os.environ[run_folder.RUN])
     )
 
 
@@ -139,7 +140,8 @@ def django_db_modify_db_settings(
     cache = request.config.cache
     assert cache is not None
     with django_db_blocker.unblock():
-        database.copy_on_setup(Path(os.environ[services.FOLDER]), cache.mkdir("migrated_database"))
+        folder = Path(os.environ[run_folder.FOLDER])
+        database.copy_on_setup(folder, cache.mkdir("migrated_database"))
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,6 @@ migrations, the packages and the day are the same (migrations create the partiti
 
 from __future__ import annotations
 
-import fcntl
 import os
 import subprocess
 from datetime import UTC, datetime
@@ -18,8 +17,10 @@ from django.conf import settings
 from django.db import IntegrityError, OperationalError, connection, transaction
 
 from apps.core.instance import BASE_DIR, find_postgres_program
+from tests.file_lock import hold_lock
 
 NAME = "test_slipway_template"
+CREATION_SECONDS = 150
 # Code that migrations call.
 PARTITIONS = BASE_DIR / "apps" / "trace_store" / "postgres" / "partitions.py"
 
@@ -29,13 +30,10 @@ def copy_on_setup(folder: Path, cache: Path) -> None:
 
     `folder` belongs to the whole test run, `cache` outlives it.
     """
-    with (folder / "database.lock").open("a+") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        # Not `tell`: another worker may have written since the file was opened.
-        if os.fstat(lock.fileno()).st_size == 0:
+    with hold_lock(folder / "database.lock", CREATION_SECONDS) as lock:
+        if os.fstat(lock).st_size == 0:
             _create(cache)
-            lock.write("created")
-            lock.flush()
+            os.write(lock, b"created")
     connection.settings_dict["TEST"]["TEMPLATE"] = NAME
     # The copy is complete: the command `migrate` would only compare all models with it.
     connection.creation.create_test_db = _copy  # type: ignore[method-assign]

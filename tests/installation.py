@@ -23,7 +23,9 @@ from config.supervisor.processes import MARK
 
 PATIENCE_SECONDS = 300
 # A start is seconds of CPU for each process, which may take minutes on a loaded machine.
-START_SECONDS = 400
+START_SECONDS = 600
+MANAGE_SECONDS = 400
+STOP_SECONDS = 90
 # Text in the command line of each kind of process.
 COMMAND_LINE_PARTS = {
     "supervisor": "config.supervisor",
@@ -93,6 +95,10 @@ class Installation:
             "RATE_LIMIT_FACTOR": "1000",  # limits are counted but never reached
             "WEB_PROCESSES": "1",  # starts sooner
             "ALLOW_FILE_GIT": "true",  # tests deploy repositories of this machine
+            # A loaded machine starts slowly; a run or build that hangs still ends.
+            "START_TIMEOUT_SECONDS": str(START_SECONDS),
+            "AGENT_RUN_TIMEOUT_SECONDS": "120",
+            "BUILD_TIMEOUT_SECONDS": "300",
             **self.variables,
         }
 
@@ -139,7 +145,9 @@ class Installation:
         finally:
             connection.close()
 
-    def manage(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    def manage(
+        self, *arguments: str, check: bool = True, timeout: float = MANAGE_SECONDS
+    ) -> subprocess.CompletedProcess[str]:
         """A management command, run as an operator would."""
         completed = subprocess.run(
             [sys.executable, "manage.py", *arguments],
@@ -149,6 +157,7 @@ class Installation:
             capture_output=True,
             text=True,
             check=False,
+            timeout=timeout,
         )
         assert not check or completed.returncode == 0, completed.stderr
         return completed
@@ -217,8 +226,15 @@ class Installation:
         """Ask it to stop and return the exit status of the supervisor."""
         assert self.process is not None
         self.process.send_signal(signal_number)
-        return self.process.wait(PATIENCE_SECONDS)
+        return self.process.wait(STOP_SECONDS)
 
     def exit_status(self) -> int:
         assert self.process is not None
-        return self.process.wait(PATIENCE_SECONDS)
+        return self.process.wait(STOP_SECONDS)
+
+    def end(self) -> None:
+        """Stop it at the end of a test run; what does not stop is killed."""
+        try:
+            self.stop()
+        except subprocess.TimeoutExpired:
+            self.kill_everything()

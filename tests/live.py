@@ -6,19 +6,17 @@ and it ends with the run (it is the companion of the process that all workers be
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from tests.installation import Installation
+from tests.file_lock import hold_lock
+from tests.installation import START_SECONDS, STOP_SECONDS, Installation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +57,7 @@ def start_or_attach(folder: Path, run: int) -> Live:
     `run` is the process that the whole test run belongs to.
     """
     facts_file = folder / "live.json"
-    with _locked(folder / "live.lock"):
+    with hold_lock(folder / "live.lock", START_SECONDS):
         if not facts_file.exists():
             facts_file.write_text(json.dumps(_start(folder, run)))
         facts: dict[str, Any] = json.loads(facts_file.read_text())
@@ -73,7 +71,12 @@ _started: list[Installation] = []
 
 
 def _start(folder: Path, run: int) -> dict[str, Any]:
-    installation = Installation(folder / "live", WEB_PROCESSES="2")
+    installation = Installation(
+        # A stall of a loaded machine is no lost lease.
+        folder / "live",
+        WEB_PROCESSES="2",
+        AGENT_RUN_LEASE_SECONDS="120",
+    )
     _started.append(installation)
     installation.start(companion=run)
     installation.wait_until_ready()
@@ -96,14 +99,5 @@ def stop(folder: Path) -> None:
     with suppress(psutil.NoSuchProcess):
         supervisor = psutil.Process(json.loads(facts.read_text())["pid"])
         supervisor.send_signal(signal.SIGTERM)
-        psutil.wait_procs([supervisor], timeout=120)
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(lock)
+        psutil.wait_procs([supervisor], timeout=STOP_SECONDS)
+    Installation(folder / "live", json.loads(facts.read_text())["port"]).kill_everything()

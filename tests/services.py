@@ -1,15 +1,13 @@
 """PostgreSQL and Redis for the test run: a pytest plugin that is loaded before Django's settings.
 
-Where DATABASE_URL is set, those servers are used. Otherwise one embedded pair is started in a
-folder that is deleted after the run; pytest-xdist's workers inherit its address.
+Where DATABASE_URL is set, those servers are used. Otherwise one embedded pair is started in the
+run's folder; pytest-xdist's workers, and the phases of the gate, inherit its address.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import signal
-import tempfile
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -17,43 +15,45 @@ import pytest
 
 from apps.core.instance import Instance
 from tests import live
+from tests.gate import run_folder
+from tests.gate.run_folder import FOLDER
 from tests.installation import Installation
 
-FOLDER = "SLIPWAY_TEST_FOLDER"
-"""The environment variable with a folder that the whole test run shares."""
-RUN = "SLIPWAY_TEST_RUN"
-"""The environment variable with the id of the main process of the test run."""
+# A statement, a lock or an idle transaction that lasts longer is a defect of a test, which would
+# otherwise wait for it for ever. These databases hold nothing that outlives the run.
+POSTGRES_SETTINGS = """
+fsync = off
+full_page_writes = off
+synchronous_commit = off
+lock_timeout = '30s'
+statement_timeout = '120s'
+idle_in_transaction_session_timeout = '120s'
+log_lock_waits = on
+"""
+CONNECTIONS = "300"
 
 _own: Installation | None = None
 
 
-def _make_folder() -> None:
-    folder = Path(tempfile.mkdtemp(prefix="slipway-tests-"))
-    # Users of services and agents must be able to traverse the folder.
-    folder.chmod(0o711)
-    os.environ[FOLDER] = str(folder)
-    os.environ[RUN] = str(os.getpid())
-
-
 def _start_services() -> Installation:
-    services = Installation(Path(os.environ[FOLDER], "services"))
+    services = Installation(Path(os.environ[FOLDER], "services"), DATABASE_CONNECTIONS=CONNECTIONS)
     services.start("--services-only")
     services.wait_until_output_contains("Ready")
     instance = Instance(services.data_dir)
     os.environ["DATABASE_URL"] = instance.database_url
     os.environ["REDIS_URL"] = instance.redis_url
-    _disable_fsync(instance)
+    _configure(instance)
     return services
 
 
-def _disable_fsync(instance: Instance) -> None:
-    """Turn off fsync: the data of these databases is not needed after the test run.
+def _configure(instance: Instance) -> None:
+    """Apply the settings to the running server.
 
-    Platforms that tests start (live, killed, restarted) have their own servers with fsync.
+    Platforms that tests start (live, killed, restarted) have their own servers, with fsync.
     """
     folder = instance.postgres_dir
     with (folder / "postgresql.auto.conf").open("a") as settings:
-        settings.write("fsync = off\nfull_page_writes = off\n")
+        settings.write(POSTGRES_SETTINGS)
     server = int((folder / "postmaster.pid").read_text().split()[0])
     os.kill(server, signal.SIGHUP)
 
@@ -71,9 +71,9 @@ def _own_redis_database(url: str) -> str:
     return parts._replace(path=f"/{number}").geturl()
 
 
-_is_the_run_itself = FOLDER not in os.environ
-if _is_the_run_itself:
-    _make_folder()
+_is_main_process = FOLDER not in os.environ
+if _is_main_process:
+    run_folder.create()
     if "DATABASE_URL" not in os.environ:
         _own = _start_services()
     os.environ["DATA_DIR"] = str(Path(os.environ[FOLDER], "platform"))
@@ -85,10 +85,14 @@ os.environ.setdefault("RATE_LIMIT_FACTOR", "0")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    if not _is_the_run_itself:
-        return
-    folder = Path(os.environ.pop(FOLDER))
+    if _is_main_process:
+        stop()
+
+
+def stop() -> None:
+    """Stop the servers and the live platform, and delete the run's folder; kill what resists."""
+    folder = Path(os.environ[FOLDER])
     live.stop(folder)
     if _own is not None:
-        _own.stop()
-    shutil.rmtree(folder, ignore_errors=True)
+        _own.end()
+    run_folder.remove(folder)

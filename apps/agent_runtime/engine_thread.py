@@ -27,6 +27,8 @@ T = TypeVar("T")
 
 DRAIN_SECONDS = 5.0
 """The supervisor of `make up` kills a process after 8 seconds."""
+WAIT_SECONDS = 120.0
+"""Longest wait for the engine's loop; starting, draining and closing take seconds."""
 
 
 class EngineThread:
@@ -73,8 +75,16 @@ class EngineThread:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the engine's loop and block until it returns."""
-        return self.submit(work).result()
+        """Run a coroutine on the engine's loop and block until it returns.
+
+        Raises `TimeoutError` and cancels the coroutine after `WAIT_SECONDS`.
+        """
+        future = self.submit(work)
+        try:
+            return future.result(WAIT_SECONDS)
+        except TimeoutError:
+            future.cancel()
+            raise
 
     def stop(self, seconds: float = DRAIN_SECONDS) -> None:
         """Return all runs to the queue, then stop hosts and thread. Idempotent."""

@@ -23,11 +23,16 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 from django.conf import settings
 from django.core.exceptions import SynchronousOnlyOperation
-from greenlet import getcurrent, greenlet
+from greenlet import enable_optional_cleanup, getcurrent, greenlet  # type: ignore[attr-defined]
 
 from apps.core.connections import close_dead
 
 log = logging.getLogger(__name__)
+
+# When a thread has ended, greenlet looks for references to the thread's main greenlet, and if it
+# sees none it drops one. It does not see those of garbage that is being collected at this moment:
+# the collector then follows a pointer to freed memory. See docs/adr/0014.
+enable_optional_cleanup(False)
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -32,7 +32,6 @@ from config.supervisor.terminal import Terminal
 logger = logging.getLogger(__name__)
 
 SERVICES_TIMEOUT_SECONDS = 120  # PostgreSQL may have a crash to recover from
-READY_TIMEOUT_SECONDS = 120
 WATCH_INTERVAL_SECONDS = 1
 
 
@@ -126,7 +125,10 @@ class InstanceLifecycle:
     async def _start_platform(self, fleet: Fleet, listener: socket) -> None:
         platform = processes.platform_processes(self.env, listener.fileno())
         await self._wait_until_ready(
-            self._fork_server.is_ready, "The platform's code", "fork-server", READY_TIMEOUT_SECONDS
+            self._fork_server.is_ready,
+            "The platform's code",
+            "fork-server",
+            self.env.start_timeout_seconds,
         )
         if self.env.redis_url is not None:
             await to_thread(readiness.clear_heartbeats, self.env.redis_url)
@@ -138,7 +140,7 @@ class InstanceLifecycle:
         for process in platform:
             await fleet.start(process)
         await self._wait_until_ready(
-            self._is_web_ready, "The platform", "web", READY_TIMEOUT_SECONDS
+            self._is_web_ready, "The platform", "web", self.env.start_timeout_seconds
         )
         await self._welcome(fleet, facts)
 

@@ -12,6 +12,7 @@ from langsmith import Client
 
 from tests.contract import scripts
 from tests.live import Live
+from tests.required_tools import skip_without
 
 CLI = "langsmith-cli"
 DEVICE_CODE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
@@ -103,10 +104,7 @@ def test_python_client_refreshes_its_profile(live, profile):
     client.cleanup()
 
 
-@pytest.mark.skipif(
-    scripts.missing_reason("langsmith") is not None,
-    reason=str(scripts.missing_reason("langsmith")),
-)
+@skip_without(scripts.missing_reason("langsmith"))
 def test_javascript_client_refreshes_its_profile(live, profile):
     folder = Path(__file__).with_name("javascript")
 

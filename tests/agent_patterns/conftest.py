@@ -14,6 +14,7 @@ from tests.agent_patterns.conversation import Conversation
 from tests.contract.deployment import deploy
 from tests.contract.leaked_sockets import collect_open_sockets, pytest_collection_modifyitems
 from tests.live import Live
+from tests.response_deadline import with_deadline
 
 __all__ = ["collect_open_sockets", "pytest_collection_modifyitems"]
 
@@ -32,7 +33,7 @@ def agent_url(live: Live, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="session")
 def client(live: Live, agent_url: str) -> Iterator[SyncLangGraphClient]:
-    with get_sync_client(url=agent_url, api_key=live.api_key, timeout=60) as client:
+    with with_deadline(get_sync_client(url=agent_url, api_key=live.api_key, timeout=60)) as client:
         yield client
 
 

@@ -30,6 +30,7 @@ from apps.agent_runtime.runs.run_session import RunSession
 from apps.agent_server import recovery
 from apps.agent_server.models import Checkpoint, CheckpointBlob, CheckpointWrite, Thread
 from tests.agent_runtime.factories import execute, make_run, make_thread
+from tests.child_output import read_line
 from tests.installation import wait_until
 
 STEPS = ["one", "two", "three", "four", "five"]
@@ -306,13 +307,13 @@ def workers(revision, tmp_path):
         )
         started.append(process)
         assert process.stdout is not None
-        assert process.stdout.readline() == b"up\n"
+        assert read_line(process.stdout) == b"up\n"
         return process
 
     yield start
     for process in started:
         process.kill()
-        process.wait()
+        process.wait(30)
         process.stdout.close()
 
 

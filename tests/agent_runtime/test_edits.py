@@ -71,7 +71,8 @@ def before_commit(monkeypatch):
                 calls.append(1)
                 thread = threading.Thread(target=_call_and_close_connection, args=[action])
                 thread.start()
-                thread.join()
+                thread.join(60)
+                assert not thread.is_alive()
             return await commit(session, pool, fence)
 
         monkeypatch.setattr(edits.EditSession, "commit", commit_after_action)

@@ -19,6 +19,7 @@ from apps.agent_server.streaming.streams import BEGINNING, END, Event, EventId
 from apps.core.sync_bridge import in_thread
 from config.embedded.redis import find_binary
 from tests.agent_runtime.factories import make_run, make_thread
+from tests.installation import wait_until
 
 EVENT_COUNT = 150
 SERVER = find_binary()
@@ -46,17 +47,20 @@ class VolatileRedis:
         self._process = subprocess.Popen(
             [SERVER, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        client = redis.Redis.from_url(self.url)
-        while True:
+        client = redis.Redis.from_url(self.url, socket_timeout=10)
+
+        def answers() -> bool:
             with suppress(redis.ConnectionError):
-                client.ping()
-                break
+                return bool(client.ping())
+            return False
+
+        wait_until(answers, "the start of Redis", 60)
         client.close()
 
     def kill(self) -> None:
         assert self._process is not None
         self._process.kill()
-        self._process.wait()
+        self._process.wait(30)
         self.socket.unlink(missing_ok=True)
 
 

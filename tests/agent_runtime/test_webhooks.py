@@ -300,7 +300,8 @@ def test_an_answer_that_is_not_http_is_recorded_as_the_last_error(end_run):
                     while connection.recv(65_536):
                         pass
 
-        thread = threading.Thread(target=answer)
+        server.settimeout(30)
+        thread = threading.Thread(target=answer, daemon=True)
         thread.start()
         row = wait_for_delivery(end_run(f"http://127.0.0.1:{server.getsockname()[1]}/"))
         thread.join(60)

@@ -8,10 +8,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from config.env import BASE_DIR
 from tests.compatibility.chosen_clients import node_modules, place_script
+from tests.required_tools import skip_now
 
 SCRIPT = Path(__file__).with_name("javascript_sdk.mjs")
 
@@ -19,7 +18,7 @@ SCRIPT = Path(__file__).with_name("javascript_sdk.mjs")
 def test_javascript_client_script_succeeds(sample_agent):
     node = shutil.which("node")
     if node is None or not (node_modules() / "@langchain/langgraph-sdk").exists():
-        pytest.skip("The JavaScript client is not installed: run `npm install`.")
+        skip_now("The JavaScript client is not installed: run `npm install`.")
 
     completed = subprocess.run(
         [node, str(place_script(SCRIPT))],

@@ -66,7 +66,9 @@ def _use_key(
     url: str, secret: str, target: KeyUse, ready: threading.Barrier, stop: threading.Event
 ) -> None:
     with httpx.Client(base_url=url, headers={"X-Api-Key": secret}, timeout=60) as client:
+        end = time.monotonic() + 60
         while client.get(target.path).status_code == target.refused:
+            assert time.monotonic() < end, f"{target.path} refuses the new key"
             time.sleep(0.05)
         ready.wait(60)
         end = time.monotonic() + TIMEOUT_SECONDS

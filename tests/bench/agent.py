@@ -30,6 +30,7 @@ from typing import Any
 
 from config.env import BASE_DIR, env
 from tests.bench import targets
+from tests.gate import run_folder
 from tests.installation import COMMAND_LINE_PARTS, Installation, free_port, open_to_builds
 
 NAME = "bench-agent"
@@ -109,11 +110,9 @@ def read_reports(folder: Path, name: str) -> list[dict[str, Any]]:
 @contextlib.contextmanager
 def fresh_platform() -> Iterator[None]:
     """Run a new platform for the duration of the measurement."""
-    with tempfile.TemporaryDirectory(prefix="slipway-bench-") as folder:
-        # Processes of other users must be able to traverse the folder.
-        Path(folder).chmod(0o711)
+    with run_folder.use() as folder:
         os.environ |= {
-            "DATA_DIR": str(Path(folder, "data")),
+            "DATA_DIR": str(folder / "data"),
             "PORT": str(free_port()),
             "ALLOW_FILE_GIT": "true",  # the graphs are a repository of this machine
         }

@@ -12,11 +12,11 @@ import io
 import json
 import os
 import resource
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.gate import run_folder
 from tests.installation import Installation
 
 ROUNDS = 5
@@ -26,12 +26,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--requests", type=int, default=3000, help="of each round")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="slipway-bench-") as folder:
-        services = Installation(Path(folder) / "x")
+    with run_folder.use() as folder:
+        services = Installation(folder / "x")
         services.start("--services-only")
         try:
             services.wait_until_output_contains("Ready")
-            _measure(_prepare(Path(folder) / "x"), options.requests)
+            _measure(_prepare(folder / "x"), options.requests)
         finally:
             services.stop()
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
+
+from tests.gate import run_folder
 
 
 def main() -> int:
@@ -24,12 +24,11 @@ def main() -> int:
     parser.add_argument("--dims", type=int, default=768)
     parser.add_argument("--plans", action="store_true", help="print whole plans")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="slipway-store-") as folder:
-        Path(folder).chmod(0o711)
-        os.environ |= {"DATA_DIR": folder, "DJANGO_SETTINGS_MODULE": "config.settings"}
+    with run_folder.use() as folder:
+        os.environ |= {"DATA_DIR": str(folder), "DJANGO_SETTINGS_MODULE": "config.settings"}
         from tests.installation import Installation
 
-        installation = Installation(Path(folder) / "x")
+        installation = Installation(folder / "x")
         os.environ |= {"PORT": str(installation.port), "DATA_DIR": str(installation.data_dir)}
         installation.start()
         installation.wait_until_ready()

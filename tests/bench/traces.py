@@ -23,6 +23,7 @@ import psutil
 
 from apps.core.instance import DATABASE, Instance
 from config.embedded.postgres import SUPERUSER
+from tests.gate import run_folder
 from tests.installation import COMMAND_LINE_PARTS, Installation, wait_until
 
 WIRES = ("multipart", "multipart-zstd", "batch", "otlp")
@@ -42,10 +43,10 @@ Report = dict[str, Any]
 def main() -> int:
     options = _options()
     options.out.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="slipway-traces-") as folder:
-        Path(folder).chmod(0o711)  # PostgreSQL's user must be able to traverse it
+    with run_folder.use() as folder:
+        options.spool = options.spool or folder / "spool"
         settings: dict[str, Any] = {"WEB_PROCESSES": "2"} | dict(options.set)
-        platform = Installation(Path(folder) / "x", **settings)
+        platform = Installation(folder / "x", **settings)
         platform.start()
         platform.wait_until_ready()
         try:
@@ -83,7 +84,7 @@ def _options() -> argparse.Namespace:
         default=[],
     )
     add("--until", default=f"{datetime.now(UTC):%Y-%m-%dT%H:00:00}", help="the newest trace's time")
-    add("--spool", type=Path, default=Path(tempfile.gettempdir()) / "trace-bench-spool")
+    add("--spool", type=Path, help="where clients keep what they send; default: the run's folder")
     add("--out", type=Path, default=Path(tempfile.gettempdir()) / "trace-bench-results")
     add("--verify", choices=("langsmith", "langsmith-query"), default="langsmith")
     options = parser.parse_args()

@@ -12,13 +12,14 @@ from django.contrib.staticfiles import finders
 from django.core.cache import cache
 from django.core.management import call_command
 from django.core.wsgi import get_wsgi_application
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from apps.organizations.models import User, Workspace
 from tests.browser.chromium import CHROMIUM_PATH
 from tests.console.conftest import PASSWORD, create_workspace_user
 from tests.factories.organizations import WorkspaceFactory
 from tests.installation import free_port, wait_until
+from tests.required_tools import skip_without
 
 DEFAULT_TIMEOUT_MS = 60_000
 
@@ -35,8 +36,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(pytest.mark.browser)
         item.add_marker(pytest.mark.xdist_group("browser"))
         item.add_marker(pytest.mark.django_db(transaction=True))
-        if reason:
-            item.add_marker(pytest.mark.skip(reason=reason))
+        item.add_marker(skip_without(reason))
 
 
 @pytest.fixture(scope="session")
@@ -76,7 +76,9 @@ def browser() -> Iterator[Browser]:
     """
     with pytest.MonkeyPatch.context() as patch, sync_playwright() as playwright:
         patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
-        browser = playwright.chromium.launch(executable_path=CHROMIUM_PATH, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM_PATH, args=["--no-sandbox"], timeout=120_000
+        )
         yield browser
         browser.close()
 
@@ -101,10 +103,7 @@ class BrowserSession:
         return self.wait_for_elements()
 
     def wait_for_elements(self) -> Page:
-        self.page.evaluate(
-            "Promise.all([...document.querySelectorAll('body :not(:defined)')]"
-            ".map(element => customElements.whenDefined(element.localName)))"
-        )
+        expect(self.page.locator("body :not(:defined)")).to_have_count(0)
         return self.page
 
 
@@ -112,6 +111,7 @@ class BrowserSession:
 def session(site_url, browser) -> Iterator[BrowserSession]:
     """A session of a signed-in editor. The test fails if the browser console reports an error."""
     cache.clear()
+    expect.set_options(timeout=DEFAULT_TIMEOUT_MS)
     workspace = WorkspaceFactory(name="Desk", organization__name="Northwind")
     user = create_workspace_user(workspace, "editor")
     context = browser.new_context(base_url=site_url, viewport={"width": 1440, "height": 900})

@@ -10,10 +10,11 @@ from django.core.management import call_command
 
 from apps.console.sections import SECTIONS
 from apps.web_ui.badges import BADGES, ROLES, RUN_TYPES, UNKNOWN
+from tests.required_tools import skip_without
 
 ROOT = settings.BASE_DIR if hasattr(settings, "BASE_DIR") else settings.STATICFILES_DIRS[0].parent
-needs_libraries = pytest.mark.skipif(
-    finders.find("vendor/htmx.js") is None, reason="static/vendor is empty: npm run vendor"
+needs_libraries = skip_without(
+    "static/vendor is empty: npm run vendor" if finders.find("vendor/htmx.js") is None else None
 )
 
 

@@ -15,6 +15,7 @@ from tests.contract.deployment import deploy
 from tests.contract.leaked_sockets import collect_open_sockets, pytest_collection_modifyitems
 from tests.contract.sse import RawClient
 from tests.live import Live
+from tests.response_deadline import with_deadline
 
 __all__ = ["collect_open_sockets", "pytest_collection_modifyitems"]
 
@@ -29,7 +30,7 @@ def agent_url(live: Live) -> str:
 
 @pytest.fixture(scope="session")
 def client(live: Live, agent_url: str) -> Iterator[SyncLangGraphClient]:
-    with get_sync_client(url=agent_url, api_key=live.api_key, timeout=60) as client:
+    with with_deadline(get_sync_client(url=agent_url, api_key=live.api_key, timeout=60)) as client:
         yield client
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import shutil
 import subprocess
 from pathlib import Path
 
-from tests.installation import open_to_builds
+from tests.file_lock import hold_lock
+from tests.installation import MANAGE_SECONDS, open_to_builds
 from tests.live import Live
 
 IDENTITY = ["-c", "user.name=t", "-c", "user.email=t@example.com"]
@@ -19,8 +19,7 @@ def deploy(live: Live, folder: Path, name: str, *variables: str) -> str:
     shared_folder = live.installation.data_dir.with_name("contract")
     shared_folder.mkdir(exist_ok=True)
     repository, url_file = shared_folder / name, shared_folder / f"{name}.url"
-    with (shared_folder / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with hold_lock(shared_folder / f"{name}.lock", MANAGE_SECONDS):
         if not url_file.exists():
             commit(folder, repository)
             options = [word for variable in variables for word in ("--env", variable)]

@@ -10,6 +10,8 @@ from typing import Any
 
 import httpx
 
+from tests.response_deadline import with_deadline
+
 
 @dataclass(frozen=True)
 class Frame:
@@ -24,7 +26,9 @@ class RawClient:
     """Sends requests without the SDK client."""
 
     def __init__(self, url: str, api_key: str) -> None:
-        self._client = httpx.Client(base_url=url, headers={"x-api-key": api_key}, timeout=60)
+        self._client = with_deadline(
+            httpx.Client(base_url=url, headers={"x-api-key": api_key}, timeout=60)
+        )
 
     def __call__(self, method: str, path: str, body: Any = None, **headers: str) -> httpx.Response:
         return self._client.request(method, path, json=body, headers=headers)

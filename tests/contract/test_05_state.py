@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID, uuid4
 
@@ -334,10 +335,12 @@ def test_history_is_filtered_by_metadata(client, metadata, steps):
 
 def test_the_state_changes_during_a_run(client):
     thread_id = client.threads.create()["thread_id"]
-    run = client.runs.create(thread_id, "slow", input={"seconds": 0.4, "steps": 2})
+    run = client.runs.create(thread_id, "slow", input={"seconds": 1.5, "steps": 2})
+    deadline = time.monotonic() + 60
 
     seen = set()
     while client.runs.get(thread_id, run["run_id"])["status"] in {"pending", "running"}:
+        assert time.monotonic() < deadline, "the run does not end"
         seen.add(client.threads.get_state(thread_id)["values"].get("done"))
 
     assert 1 in seen

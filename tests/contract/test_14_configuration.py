@@ -15,6 +15,7 @@ from websockets.sync.client import connect
 
 from tests.contract.deployment import deploy
 from tests.installation import wait_until
+from tests.response_deadline import with_deadline
 
 # One test ends the agent's process, which disturbs the other tests of this file.
 pytestmark = pytest.mark.xdist_group("http")
@@ -30,13 +31,13 @@ def url(live):
 
 @pytest.fixture(scope="module")
 def tom(url):
-    with httpx.Client(base_url=url, headers=TOM, timeout=60) as client:
+    with with_deadline(httpx.Client(base_url=url, headers=TOM, timeout=60)) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
 def sdk(url):
-    with get_sync_client(url=url, api_key=None, headers=TOM, timeout=60) as client:
+    with with_deadline(get_sync_client(url=url, api_key=None, headers=TOM, timeout=60)) as client:
         yield client
 
 
@@ -201,7 +202,7 @@ def test_concurrent_streams_are_complete(url):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(120)
 
     assert [text.count("data:") for text in texts] == [5] * 20
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.contract import scripts
+from tests.required_tools import skip_without
 
 pytestmark = [
-    pytest.mark.skipif(scripts.missing_reason() is not None, reason=str(scripts.missing_reason())),
+    skip_without(scripts.missing_reason()),
     # A file runs once, so all its tests belong to one worker.
     pytest.mark.xdist_group("javascript"),
 ]

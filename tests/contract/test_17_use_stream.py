@@ -14,14 +14,13 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from tests.browser.chromium import CHROMIUM_PATH
 from tests.contract import chat_page
 from tests.installation import wait_until
+from tests.required_tools import skip_without
 
 pytestmark = [
-    pytest.mark.skipif(
-        chat_page.missing_reason() is not None, reason=str(chat_page.missing_reason())
-    ),
+    skip_without(chat_page.missing_reason()),
     pytest.mark.xdist_group("browser"),
 ]
-TIMEOUT_MS = 15_000
+TIMEOUT_MS = 60_000
 HUNDRED_WORDS = " ".join(f"word{number}" for number in range(100))
 
 
@@ -34,7 +33,9 @@ def address(tmp_path_factory) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM_PATH, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM_PATH, args=["--no-sandbox"], timeout=120_000
+        )
         yield browser
         browser.close()
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import resource
 import socket
+import subprocess
+import sys
 import threading
 from contextvars import ContextVar
 
@@ -107,6 +109,46 @@ async def test_call_that_uses_the_orm_restarts_in_a_thread(transactional_db):
     assert (row, count) == ((1,), 0)
     assert thread != threading.get_ident()
     assert calls == [True, False]
+
+
+THREAD_ENDS_DURING_COLLECTION = """
+import gc, threading, time
+import django.conf
+django.conf.settings.configure()
+from apps.core.sync_bridge import _GreenletCall
+
+class Finalizer:
+    def __del__(self):
+        may_end.set()
+        thread.join()
+        end = time.monotonic() + 0.3
+        while time.monotonic() < end:  # the interpreter frees what the thread left
+            pass
+
+def work():
+    call = _GreenletCall(print)
+    call.itself, call.finalizer = call, Finalizer()
+    del call
+    made.set()
+    may_end.wait()
+
+gc.disable()
+for _ in range(3):
+    made, may_end = threading.Event(), threading.Event()
+    thread = threading.Thread(target=work)
+    thread.start()
+    made.wait()
+    gc.collect()
+"""
+
+
+def test_thread_may_end_while_its_greenlet_is_collected():
+    """With greenlet's search for lost references this is a segmentation fault of the collector."""
+    done = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", THREAD_ENDS_DURING_COLLECTION],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
 
 
 async def test_dirty_call_is_not_restarted(transactional_db):

@@ -16,10 +16,10 @@ from apps.deployments.builds import build_context as build_contexts
 from apps.deployments.builds.build import build
 from apps.deployments.models import Deployment, LogLine, RevisionGraph
 from apps.deployments.services import progress
-from tests import services as test_services
 from tests.deployments.repositories import CONFIG, GRAPH, WORKING
 from tests.factories.deployments import DeploymentFactory
 from tests.factories.organizations import WorkspaceFactory
+from tests.gate import run_folder
 
 pytestmark = [pytest.mark.integration, pytest.mark.django_db]
 
@@ -31,7 +31,7 @@ PYPROJECT = '[build-system]\nrequires = ["setuptools"]\nbuild-backend = "setupto
 
 @pytest.fixture(autouse=True)
 def data_folder(settings):
-    settings.DATA_DIR = Path(os.environ[test_services.FOLDER], "builds").resolve()
+    settings.DATA_DIR = Path(os.environ[run_folder.FOLDER], "builds").resolve()
     settings.DATA_DIR.mkdir(exist_ok=True)
     settings.ALLOW_FILE_GIT = True
     return settings.DATA_DIR
@@ -309,7 +309,7 @@ def test_malicious_build_step_cannot_access_the_platform(deployment, repository,
     (data_folder / "bait").write_text("the platform's secret")
     variables = {
         "DATA": str(data_folder),
-        "SOCKETS": str(Instance(Path(os.environ[test_services.FOLDER], "services")).socket_dir),
+        "SOCKETS": str(Instance(Path(os.environ[run_folder.FOLDER], "services")).socket_dir),
         "BUILDER": os.getpid(),
         "ABSTRACT": f"slipway-build-{os.getpid()}",
     }

@@ -26,10 +26,11 @@ from apps.deployments.builds.clone import ClonedCommit
 from apps.deployments.models import LogLine
 from apps.deployments.services import progress
 from apps.deployments.services.logs import RevisionLog
-from tests import services as test_services
+from tests.child_output import read_line
 from tests.deployments.repositories import GIT, Repository
 from tests.factories.deployments import DeploymentFactory, RevisionFactory
 from tests.factories.organizations import WorkspaceFactory
+from tests.gate import run_folder
 
 pytestmark = [pytest.mark.integration, pytest.mark.django_db]
 
@@ -38,7 +39,7 @@ ORGANIZATION_NUMBER = 4242
 
 @pytest.fixture(autouse=True)
 def data_folder(settings):
-    settings.DATA_DIR = Path(os.environ[test_services.FOLDER], "clones").resolve()
+    settings.DATA_DIR = Path(os.environ[run_folder.FOLDER], "clones").resolve()
     settings.DATA_DIR.mkdir(exist_ok=True)
     settings.ALLOW_FILE_GIT = True
     settings.ALLOW_PRIVATE_ADDRESSES = True
@@ -226,12 +227,11 @@ def git_server(open_folder):
     server = subprocess.Popen(
         [GIT, "-c", "safe.directory=*", "daemon", "--export-all", "--verbose", *options],
         stderr=subprocess.PIPE,
-        text=True,
     )
-    assert "Ready to rumble" in server.stderr.readline()
+    assert b"Ready to rumble" in read_line(server.stderr)
     yield f"git://127.0.0.1:{port}"
     server.terminate()
-    server.communicate()
+    server.communicate(timeout=30)
 
 
 def test_a_repository_is_fetched_from_a_git_server(

@@ -18,7 +18,7 @@ class Host:
     def __init__(self, folder: Path, env: dict[str, str] | None = None) -> None:
         launched = launch_unconfined(folder, env=env)
         self.process, self.socket = launched.process, launched.socket
-        self.socket.settimeout(30)
+        self.socket.settimeout(60)
         self._decoder = Decoder()
         self._frames: list[list[Any]] = []
         self.hello: dict[str, Any] = self.next("hello")[3]

@@ -202,7 +202,7 @@ def test_no_process_survives_kill_9_of_the_supervisor(install):
     tree = psutil.Process(installation.process.pid).children(recursive=True)
 
     installation.process.kill()
-    installation.process.wait()
+    installation.process.wait(30)
 
     _, alive = psutil.wait_procs(tree, timeout=120)
     assert alive == []

@@ -121,7 +121,7 @@ def test_no_service_survives_kill_9_of_the_supervisor(install):
     services = start(install())
 
     services.process.kill()
-    services.process.wait()
+    services.process.wait(30)
 
     wait_until(lambda: services.processes() == [], "the end of the servers")
     assert query_value(start(services), "SELECT 1") == 1

@@ -189,6 +189,7 @@ def test_platform_responds_while_an_agent_exhausts_its_limits(
         finished.set()
         watcher.join()
 
+    assert not watcher.is_alive()
     assert "85" in answer["messages"][-1]["content"]
     assert malicious.runs.get(thread, run["run_id"])["status"] == "error"
     assert set(answers) == {200}

@@ -9,7 +9,11 @@ import redis
 from django.conf import settings as django_settings
 
 from apps.api_keys.services import clear_cache
-from apps.rate_limits import factors
+from apps.rate_limits import cache, factors
+
+# Set once, before the first connection: on a busy machine Redis may take longer than 0.25 s, and
+# requests would then pass uncounted.
+cache.REDIS_TIMEOUT_SECONDS = 10
 
 
 def delete_counts(url: str) -> None:

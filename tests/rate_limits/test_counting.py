@@ -58,7 +58,7 @@ def test_concurrent_threads_are_each_counted_once():
     start = threading.Barrier(8)
 
     def drive(_: int) -> list[int]:
-        start.wait()
+        start.wait(60)
         return [counters.count(QUERY, identity("crowd")).count for _ in range(50)]
 
     with ThreadPoolExecutor(8) as pool:

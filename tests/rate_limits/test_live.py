@@ -177,7 +177,7 @@ def test_each_row_has_requests():
 
 
 def test_each_row_of_up_to_a_thousand_by_real_requests(web, region):
-    visitors = Visitors()
+    visitors, tested_rows = Visitors(), 0
     for row in specification.load_rows():
         count, seconds = select_limit(row, region)
         if count > MAX_BY_REQUESTS:
@@ -210,11 +210,14 @@ def test_each_row_of_up_to_a_thousand_by_real_requests(web, region):
         assert statuses(before_reset) == {"refused": 1}, row
         assert statuses(after) == {"allowed": 1}, row
         assert after[0][1]["X-RateLimit-Remaining"] == str(count - 1)
+        tested_rows += 1
+
+    assert tested_rows == 15
 
 
 def test_each_larger_row_by_concurrent_clients(limits, web, region, settings):
     settings.REGION = region
-    visitors = Visitors()
+    visitors, tested_rows = Visitors(), 0
     with ThreadPoolExecutor(CLIENTS) as pool:
         for row in specification.load_rows():
             count, seconds = select_limit(row, region)
@@ -241,6 +244,9 @@ def test_each_larger_row_by_concurrent_clients(limits, web, region, settings):
             assert beyond == {"refused": len(requests)}, row
             assert 0 < wait <= seconds
             assert (before_reset, after) == ({"refused": 1}, {row.category: 1}), row
+            tested_rows += 1
+
+    assert tested_rows == 14
 
 
 def _find_user(headers: dict[str, str]) -> Callable[[], Any]:

@@ -19,6 +19,7 @@ from apps.deployments.sandbox import (
     probe,
     spawn,
 )
+from tests.required_tools import skip_now
 
 # The uid of an organization; only a platform that runs as root assigns such uids.
 AGENT_UID = 1_000_007 if os.geteuid() == 0 else None
@@ -72,7 +73,7 @@ def finish(process: SandboxedProcess, timeout: float = 30) -> CommandResult:
 @pytest.fixture(autouse=True, scope="session")
 def _isolation():
     if probe().mode.value != "bubblewrap":
-        pytest.skip(probe().description)
+        skip_now(probe().description)
 
 
 @pytest.fixture

@@ -116,9 +116,7 @@ input()
 """
     root = str(Path(__file__).parents[2])
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])}
-    parent = subprocess.Popen(
-        [sys.executable, "-c", script], stdin=-1, stdout=-1, text=True, env=env
-    )
+    parent = subprocess.Popen([sys.executable, "-c", script], stdin=-1, stdout=-1, env=env)
     with parent:
         pids = [int(pid) for pid in parent.stdout.readline().split()]
         # The thread that started the sandbox has ended; only the end of the process matters.

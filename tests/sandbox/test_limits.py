@@ -7,6 +7,7 @@ import subprocess
 import time
 
 from apps.deployments.sandbox import MIB, usage
+from tests.child_output import read_line
 
 from .conftest import finish
 from .test_lifetime import wait_until_gone
@@ -162,7 +163,7 @@ def test_shared_pages_of_forks_count_once(folders, limits):
         policy=folders.policy(limits=limits(memory_bytes=200 * MIB)),
         stdout=subprocess.PIPE,
     ) as process:
-        assert process.stdout.readline() == b"ready\n"
+        assert read_line(process.stdout) == b"ready\n"
         time.sleep(1)  # longer than the longest pause of the watchdog
 
         assert process.poll() is None

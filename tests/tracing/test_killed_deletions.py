@@ -14,6 +14,7 @@ from django.db import connection
 from apps.feedback.models import Feedback
 from apps.tracing.models import Project, TraceDeletion
 from apps.tracing.services import delete_project, deletion
+from tests.child_output import read_line
 from tests.factories.tracing import count_stored_runs, ingest, wire_run
 
 pytestmark = [
@@ -75,9 +76,11 @@ def kill_in_second_batch(deletion_id: UUID | None, data_dir) -> None:
         stdout=subprocess.PIPE,
     )
     with process.stdout:
-        assert [process.stdout.readline() for _ in range(2)] == [b"1\n", b"2\n"]
-        process.kill()
-        process.wait()
+        try:
+            assert [read_line(process.stdout) for _ in range(2)] == [b"1\n", b"2\n"]
+        finally:
+            process.kill()
+            process.wait(30)
 
 
 def assert_no_partial_runs(api, project, ids):

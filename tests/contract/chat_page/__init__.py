@@ -48,6 +48,7 @@ def serve_page(folder: Path) -> Iterator[str]:
         ],
         check=True,
         cwd=BASE_DIR,
+        timeout=120,
     )
     shutil.copy(HERE / "index.html", folder)
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=folder))
@@ -56,4 +57,4 @@ def serve_page(folder: Path) -> Iterator[str]:
     yield f"http://127.0.0.1:{server.server_port}/"
     server.shutdown()
     server.server_close()
-    thread.join()
+    thread.join(30)

@@ -1,0 +1,136 @@
+"""A pytest plugin: phases, deadlines, repetitions, and a report that the gate reads.
+
+The report has one JSON object a line, with `kind` "test" (a set-up, call or tear-down), "death" (of
+a process of pytest-xdist) or "stop" (the phase ended early).
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gate.phases import PHASES, find_phase
+
+REPORT = "SLIPWAY_GATE_REPORT"
+"""The environment variable with the report's path."""
+MAX_TIMEOUTS = 3
+"""After this number of timed-out tests the phase stops: the rest would wait as long."""
+TIMEOUT_MESSAGE = "from pytest-timeout"
+REPEATED_MARKS = ("live", "integration", "lifecycle", "browser")
+TIMEOUT_SECONDS = {"lifecycle": 420, "live": 360, "integration": 360, "browser": 360}
+"""Deadlines of tests whose fixtures start platforms and build agents; others have 180 s."""
+_REASON_LENGTH = 200
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("slipway")
+    group.addoption("--phase", choices=[phase.name for phase in PHASES], help="run one phase")
+    group.addoption("--phases-to", type=Path, help="write the tests of each phase as JSON")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # The gate sends this signal at a deadline. Capturing is off while pytest is configured.
+    faulthandler.register(signal.SIGUSR1, file=os.dup(2), all_threads=True)
+    if "PYTEST_XDIST_WORKER" not in os.environ and REPORT in os.environ:
+        config.pluginmanager.register(Reporter(config, Path(os.environ[REPORT])), "gate-reporter")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        _set_deadline_and_repetition(item)
+    path, phase_name = config.getoption("--phases-to"), config.getoption("--phase")
+    if path is not None:
+        tests: dict[str, list[str]] = {phase.name: [] for phase in PHASES}
+        for item in items:
+            tests[find_phase(item).name].append(item.nodeid)
+        path.write_text(json.dumps(tests))
+    if phase_name is not None:
+        others = [item for item in items if find_phase(item).name != phase_name]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if find_phase(item).name == phase_name]
+
+
+def _set_deadline_and_repetition(item: pytest.Item) -> None:
+    marks = {mark.name for mark in item.iter_markers()}
+    if "timeout" not in marks:
+        seconds = [TIMEOUT_SECONDS[name] for name in REPEATED_MARKS if name in marks]
+        if seconds:
+            item.add_marker(pytest.mark.timeout(max(seconds)))
+    # Unit and API tests depend on nothing that a repetition could excuse.
+    if marks.intersection(REPEATED_MARKS):
+        item.add_marker(pytest.mark.flaky(reruns=1, rerun_except=[TIMEOUT_MESSAGE]))
+
+
+class Reporter:
+    """Writes the report, and stops a phase in which test after test runs into its deadline."""
+
+    def __init__(self, config: pytest.Config, path: Path) -> None:
+        self._config, self._path = config, path
+        self._timeouts = 0
+        self._session: pytest.Session | None = None
+
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        self._session = session
+
+    def _write(self, **fields: Any) -> None:
+        with self._path.open("a") as report:
+            report.write(json.dumps(fields) + "\n")
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        reason = "" if report.passed else _find_reason(report)
+        self._write(
+            kind="test",
+            outcome=report.outcome,
+            test=report.nodeid,
+            when=report.when,
+            seconds=round(report.duration, 3),
+            reason=reason,
+        )
+        if report.failed and TIMEOUT_MESSAGE in reason:
+            self._timeouts += 1
+            if self._timeouts >= MAX_TIMEOUTS:
+                self._stop(f"{self._timeouts} tests ran into their deadline")
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self._write(
+                kind="test",
+                outcome="failed",
+                test=report.nodeid,
+                when="collect",
+                seconds=0.0,
+                reason=_find_reason(report),
+            )
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any, error: object | None) -> None:
+        if error:
+            self._write(kind="death", process=node.gateway.id, reason=str(error))
+
+    def _stop(self, reason: str) -> None:
+        self._write(kind="stop", reason=reason)
+        distributed = self._config.pluginmanager.getplugin("dsession")
+        if distributed is not None:
+            distributed.shouldstop = reason
+        elif self._session is not None:
+            self._session.shouldstop = reason
+
+
+def _find_reason(report: pytest.TestReport | pytest.CollectReport) -> str:
+    """Return the first line of the error, or of the reason of a skip."""
+    longrepr: Any = report.longrepr
+    if isinstance(longrepr, tuple):
+        text = str(longrepr[2])
+    else:
+        crash = getattr(longrepr, "reprcrash", None)
+        text = crash.message if crash is not None else str(longrepr or "")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[0][:_REASON_LENGTH] if lines else ""
