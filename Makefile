@@ -18,7 +18,7 @@ PHASES ?= unit,engine,live,browser,serial
 WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help up install install-dev test test-fast migrations test-lifecycle test-long test-compatibility test-crash test-crash-ingest test-chaos test-starvation fuzz check format bench bench-crowd bench-limits bench-queries bench-traces seed screenshots lock clean
+.PHONY: help up install install-dev test test-fast migrations test-lifecycle test-long test-compatibility test-crash test-crash-ingest test-crash-experiments test-chaos test-starvation fuzz check format bench bench-crowd bench-datasets bench-limits bench-queries bench-traces seed screenshots lock clean
 
 help: ## List the targets
 	@echo "make up [PORT=8000] [DATA_DIR=var]"
@@ -46,7 +46,7 @@ test-lifecycle: install-dev ## Long tests of starting, stopping and recovering
 	@$(BIN)/python -m pytest tests/lifecycle -m "lifecycle or slow"
 
 test-long: install-dev ## Long tests: full sizes, all queries, both regions, all themes
-	@$(BIN)/python -m pytest tests/tracing tests/ingest tests/browser tests/rate_limits tests/deployments -m slow --numprocesses $(WORKERS) --dist loadgroup
+	@$(BIN)/python -m pytest tests/tracing tests/ingest tests/browser tests/rate_limits tests/deployments tests/experiments -m slow --numprocesses $(WORKERS) --dist loadgroup
 	@$(COMPATIBILITY)
 
 # The platform starts once for each set of clients; CLIENTS=2026-08 runs one of them.
@@ -80,6 +80,9 @@ bench: install-dev ## Measure the platform and its installed peers in turn (BENC
 bench-crowd: install-dev ## 500 sleeping runs, 1,000 open streams, cold starts of a graph host
 	@$(BIN)/python -m tests.bench.crowd $(BENCH)
 
+bench-datasets: install-dev ## Uploads, lists, comparisons and prompts at a million examples (BENCH="--examples 100000")
+	@$(BIN)/python -m tests.bench.datasets $(BENCH)
+
 bench-queries: install-dev ## Seed the running platform and time its queries (RUNS=5000000)
 	@$(BIN)/python -m tests.bench.queries --runs $(RUNS) --days $(DAYS) $(BENCH)
 
@@ -102,6 +105,10 @@ test-crash: install-dev ## kill -9 of each process during a run
 
 test-crash-ingest: install-dev ## kill -9 of each process during ingest, ten times each
 	@$(BIN)/python -m pytest tests/crash/test_ingest.py -s -m "lifecycle or slow"
+
+ROUNDS ?= 10
+test-crash-experiments: install-dev ## kill -9 of web and worker during uploads and experiments (ROUNDS=10)
+	@ROUNDS=$(ROUNDS) $(BIN)/python -m pytest tests/crash/test_experiments.py -s -m slow
 
 SECONDS ?= 600
 test-chaos: install-dev ## Kill processes at random under load (SECONDS=600, SEED=any word)

@@ -60,8 +60,12 @@ INSTALLED_APPS = [
     "apps.feedback",
     "apps.tracing",
     "apps.ingest",
+    "apps.datasets",
+    "apps.experiments",
+    "apps.experiment_jobs",
     "apps.monitoring",
     "apps.exports",
+    "apps.prompts",
     "apps.deployments",
     "apps.agent_server",
     "apps.agent_runtime",
@@ -238,6 +242,21 @@ CELERY_BEAT_SCHEDULE = {
         "task": "usage.update_usage_days",
         "schedule": 60.0,
         "options": {"expires": 55},
+    },
+    "datasets.sync_indexes": {
+        "task": "datasets.sync_indexes",
+        "schedule": 10.0,
+        "options": {"expires": 10},
+    },
+    "datasets.remove_deleted": {"task": "datasets.remove_deleted", "schedule": 600.0},
+    "experiment_jobs.advance": {
+        "task": "experiment_jobs.advance",
+        "schedule": 1.0,
+        "options": {"expires": 2},
+    },
+    "experiment_jobs.delete_old_steps": {
+        "task": "experiment_jobs.delete_old_steps",
+        "schedule": 3600.0,
     },
     "exports.schedule_exports": {"task": "exports.schedule_exports", "schedule": 60.0},
     "deployments.sweep": {"task": "deployments.sweep", "schedule": 15.0},
@@ -472,10 +491,12 @@ TRACE_RETENTION_SHORT_DAYS = ENV.trace_retention_short_days
 WEBHOOK_LOG_DAYS = ENV.webhook_log_days
 BODY_MEMORY_BYTES = ENV.body_memory_mb * 1_048_576
 MAX_BODY_BYTES = ENV.max_body_bytes
+DATASET_RESTORE_DAYS = ENV.dataset_restore_days
 MAX_DEPLOYMENTS = ENV.max_deployments
 MAX_REVISIONS_PER_DAY = ENV.max_revisions_per_day
 MAX_BUILD_STORAGE_BYTES = ENV.max_build_storage_mb * 1_048_576
 MAX_QUEUED_BUILDS = ENV.max_queued_builds
 MAX_QUEUED_RUNS = ENV.max_queued_runs
 MAX_QUEUED_RUNS_PER_DEPLOYMENT = ENV.max_queued_runs_per_deployment
+MAX_EXPERIMENT_RUNS = ENV.max_experiment_runs
 LARGE_PAYLOAD_BYTES = ENV.large_payload_bytes

@@ -19,7 +19,11 @@ urlpatterns = [
     path("", include("apps.exports.urls")),
     path("", include("apps.tracing.api.urls")),
     path("", include("apps.feedback.api.urls")),
+    path("", include("apps.prompts.api.urls")),
     path("", include("apps.ingest.api.urls")),
+    path("", include("apps.experiment_jobs.urls")),
+    path("", include("apps.experiments.api.urls")),
+    path("", include("apps.datasets.api.urls")),
     path("", include("apps.organizations.urls")),
     path("", include("apps.api_keys.urls")),
     path("", include("apps.accounts.urls")),
@@ -28,6 +32,9 @@ urlpatterns = [
     path("", include("apps.tracing.urls")),
     path("", include("apps.ingest.urls")),
     path("", include("apps.monitoring.urls")),
+    path("", include("apps.prompts.urls")),
+    path("", include("apps.datasets.urls")),
+    path("", include("apps.experiments.urls")),
 ]
 
 handler400 = "apps.core.http.middleware.bad_request"

@@ -23,11 +23,15 @@ from tests.factories.agent_server import (
     WebhookDeliveryFactory,
     route_of,
 )
+from tests.factories.datasets import create_dataset_rows
 from tests.factories.deployments import LogLineFactory
+from tests.factories.experiment_jobs import create_job_row
+from tests.factories.experiments import create_comparison_row
 from tests.factories.exports import create_export_part
 from tests.factories.monitoring import ChartFactory, OrganizationChartFactory, SectionFactory
 from tests.factories.organizations import WorkspaceFactory, create_marked_rows
-from tests.tenant_fixtures import create_tracing_rows
+from tests.factories.prompts import create_prompt_rows
+from tests.tenant_fixtures import DATASET, EXAMPLE, create_tracing_rows
 from tests.tenant_fixtures_related import (
     create_agent_rows,
     create_organization_rows,
@@ -79,8 +83,12 @@ class OtherTenant:
         organization_rows = create_marked_rows(self.workspace, "sentinel")
         create_organization_rows(self.workspace, "sentinel")
         create_span_rows(self.workspace, "sentinel")
+        dataset_rows = create_dataset_rows(
+            self.workspace, "sentinel", "sentinel", dataset_id=DATASET, example_id=EXAMPLE
+        )
         return {
             **organization_rows,
+            **create_prompt_rows(self.workspace, "sentinel"),
             "section_id": chart.section.pk,
             "chart_id": chart.pk,
             "organization_section_id": organization_chart.section.pk,
@@ -91,6 +99,9 @@ class OtherTenant:
             "revision_id": agent.active_revision.pk,
             "thread_id": thread.thread_id,
             **tracing_rows,
+            **dataset_rows,
+            "comparison_id": create_comparison_row(self.workspace, "sentinel", dataset_id=DATASET),
+            "job_id": create_job_row(agent, "sentinel", dataset_id=DATASET, example_id=EXAMPLE),
             "token": UUID(int=2),  # an invalid token: valid ones are public by design
             "agent_run_id": run.pk,
             "assistant_id": system_assistant_id("agent"),
@@ -108,6 +119,7 @@ class OtherTenant:
             "payload": "inputs",
             "number": 0,
             "export_format": "csv",
+            "import_id": UUID(int=3),  # no import runs
             "limit_id": _create_limit(self.workspace),
         }
 

@@ -61,6 +61,26 @@ class Action(StrEnum):
     TRACES_DELETED = "traces.deleted"
     RUN_SHARED = "run.shared"
     RUN_UNSHARED = "run.unshared"
+    PROMPT_CREATED = "prompt.created"
+    PROMPT_UPDATED = "prompt.updated"
+    PROMPT_PUBLISHED = "prompt.published"
+    PROMPT_DELETED = "prompt.deleted"
+    PROMPT_TAG_SET = "prompt_tag.set"
+    PROMPT_TAG_DELETED = "prompt_tag.deleted"
+    DATASET_CREATED = "dataset.created"
+    DATASET_UPDATED = "dataset.updated"
+    DATASET_DELETED = "dataset.deleted"
+    DATASET_RESTORED = "dataset.restored"
+    DATASET_SHARED = "dataset.shared"
+    DATASET_UNSHARED = "dataset.unshared"
+    DATASET_TAGGED = "dataset.tagged"
+    COMPARISON_DELETED = "comparison.deleted"
+    EXPERIMENT_STARTED = "experiment.started"
+    EXPERIMENT_CANCELLED = "experiment.cancelled"
+    EXAMPLES_ERASED = "examples.erased"
+    PROMPT_WEBHOOK_CREATED = "prompt_webhook.created"
+    PROMPT_WEBHOOK_UPDATED = "prompt_webhook.updated"
+    PROMPT_WEBHOOK_DELETED = "prompt_webhook.deleted"
     EXPORT_CREATED = "export.created"
     EXPORT_DESTINATION_CREATED = "export_destination.created"
     EXPORT_DESTINATION_UPDATED = "export_destination.updated"
@@ -95,6 +115,10 @@ FORBIDDEN_WHILE_IMPERSONATING = frozenset(
         Action.ROLE_CREATED,
         Action.ROLE_UPDATED,
         Action.RUN_SHARED,
+        Action.PROMPT_PUBLISHED,
+        Action.DATASET_SHARED,
+        Action.PROMPT_WEBHOOK_CREATED,
+        Action.PROMPT_WEBHOOK_UPDATED,
         Action.EXPORT_CREATED,
         Action.EXPORT_DESTINATION_CREATED,
         Action.EXPORT_DESTINATION_UPDATED,
@@ -168,8 +192,19 @@ FIELDS: dict[str, frozenset[str]] = {
         {"name", "match_pattern", "prompt_cost", "completion_cost", "provider", "start_time"}
     ),
     "project": frozenset({"name", "description", "trace_tier"}),
+    "comparison": frozenset({"name", "experiment_ids"}),
+    "experiment": frozenset({"dataset_id", "deployment", "run_count", "finished"}),
     "traces": frozenset({"count", "trace_ids", "session_id", "filter"}),
     "run": frozenset({"trace_id"}),
+    "prompt": frozenset({"type", "description", "tags", "is_public", "is_archived"}),
+    "prompt_tag": frozenset({"tag", "commit"}),
+    "dataset": frozenset(
+        {"name", "description", "data_type", "example_count", "tag", "as_of", "examples"}
+    ),
+    "examples": frozenset({"count", "example_ids"}),
+    "prompt_webhook": frozenset(
+        {"url", "triggers", "headers", "include_prompts", "exclude_prompts"}
+    ),
     "export": frozenset({"session_id", "start_time", "end_time", "interval_hours", "destination"}),
     "export_destination": frozenset(
         {"display_name", "bucket_name", "prefix", "region", "endpoint_url"}

@@ -1,4 +1,4 @@
-"""Search of the command palette: pages, runs by id, projects and deployments by name."""
+"""Search of the command palette: pages, runs by id, and projects, datasets and others by name."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from django.urls import reverse
 
 from apps.console.sections import SECTIONS
 from apps.core.callers import Caller
+from apps.datasets.models import Dataset
 from apps.deployments.models import Deployment
 from apps.organizations.permissions import Permission
+from apps.prompts.models import Repository
 from apps.trace_store import run_store
 from apps.tracing.models import Project
 
@@ -39,6 +41,8 @@ def search(caller: Caller, text: str) -> list[Group]:
         Group("Runs", _find_run(caller, text)),
         Group("Go to", _find_pages(caller, text)),
         Group("Projects", _find_projects(caller, text)),
+        Group("Datasets", _find_datasets(caller, text)),
+        Group("Prompts", _find_prompts(caller, text)),
         Group("Deployments", _find_deployments(caller, text)),
     ]
     return [group for group in groups if group.items]
@@ -81,6 +85,33 @@ def _find_projects(caller: Caller, text: str) -> list[PaletteItem]:
             row.name, "folder", reverse("project-detail", args=[caller.workspace_id, row.pk])
         )
         for row in rows.filter(name__icontains=text)[:MAX_RESULTS]
+    ]
+
+
+def _find_datasets(caller: Caller, text: str) -> list[PaletteItem]:
+    if not caller.may(Permission.DATASETS_READ):
+        return []
+    rows = Dataset.objects.for_workspace(caller.workspace_id).present().order_by("-updated_at")
+    return [
+        PaletteItem(
+            row.name, "database", reverse("dataset-examples", args=[row.workspace_id, row.pk])
+        )
+        for row in rows.filter(name__icontains=text)[:MAX_RESULTS]
+    ]
+
+
+def _find_prompts(caller: Caller, text: str) -> list[PaletteItem]:
+    if not caller.may(Permission.PROMPTS_READ):
+        return []
+    rows = Repository.objects.for_workspace(caller.workspace_id).order_by("-updated_at")
+    return [
+        PaletteItem(
+            row.handle,
+            "message-square-text",
+            reverse("prompt-detail", args=[row.workspace_id, row.handle]),
+            row.type,
+        )
+        for row in rows.filter(handle__icontains=text)[:MAX_RESULTS]
     ]
 
 

@@ -30,6 +30,16 @@ SECTIONS = (
         ("project", "projects", "trace", "traces", "thread", "export", "first"),
     ),
     NavigationSection(
+        "Datasets",
+        "database",
+        "dataset-list",
+        Permission.DATASETS_READ,
+        ("dataset", "datasets", "example", "experiment", "experiments", "comparison"),
+    ),
+    NavigationSection(
+        "Prompts", "message-square-text", "prompt-list", Permission.PROMPTS_READ, ("prompt",)
+    ),
+    NavigationSection(
         "Deployments",
         "ship",
         "deployment-list",
@@ -64,6 +74,7 @@ SETTINGS_GROUPS: tuple[tuple[str, tuple[SettingsPage, ...]], ...] = (
             SettingsPage("Service keys", "settings-keys", _W.KEYS_READ),
             SettingsPage("Secrets", "settings-secrets", _W.SECRETS_READ),
             SettingsPage("Tags", "settings-tags", _W.TAGS_READ),
+            SettingsPage("Prompt webhooks", "settings-prompt-webhooks", _W.PROMPTS_READ),
         ),
     ),
     (

@@ -32,8 +32,8 @@ def ensure_extension(*, using: str, **_: Any) -> None:
         cursor.execute("SELECT FROM pg_available_extensions WHERE name = 'vector'")
         if not cursor.rowcount:
             raise CommandError(
-                "The PostgreSQL server of DATABASE_URL lacks pgvector, which the agent store"
-                " needs."
+                "The PostgreSQL server of DATABASE_URL lacks pgvector, which the agent store and"
+                " the search of datasets need."
                 " Install it on the server (for example the package postgresql-18-pgvector)."
             )
     try:

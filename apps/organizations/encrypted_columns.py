@@ -22,6 +22,7 @@ ENCRYPTED_COLUMNS: dict[str, tuple[str, ...]] = {
     "exports.Destination": ("secret",),
     "agent_server.WebhookSecret": ("secret", "previous"),
     "feedback.FeedbackToken": ("token",),
+    "prompts.PromptWebhook": ("encrypted_headers", "secret"),
 }
 # Encrypted texts inside JSON columns: column and keys, whose values are a text or a list of texts.
 ENCRYPTED_JSON: dict[str, tuple[str, tuple[str, ...]]] = {

@@ -31,6 +31,13 @@ class Permission(StrEnum):
     PROJECTS_READ = "projects:read"
     PROJECTS_WRITE = "projects:write"
     PROJECTS_DELETE = "projects:delete"
+    DATASETS_READ = "datasets:read"
+    DATASETS_WRITE = "datasets:write"
+    DATASETS_DELETE = "datasets:delete"
+    DATASETS_SHARE = "datasets:share"
+    EXPERIMENTS_READ = "experiments:read"
+    EXPERIMENTS_WRITE = "experiments:write"
+    EXPERIMENTS_DELETE = "experiments:delete"
     DEPLOYMENTS_READ = "deployments:read"
     DEPLOYMENTS_WRITE = "deployments:write"
     AGENTS_READ = "agents:read"
@@ -44,6 +51,10 @@ class Permission(StrEnum):
     KEYS_MANAGE = "keys:manage"
     SECRETS_READ = "secrets:read"
     SECRETS_WRITE = "secrets:write"
+    PROMPTS_READ = "prompts:read"
+    PROMPTS_WRITE = "prompts:write"
+    PROMPTS_DELETE = "prompts:delete"
+    PROMPTS_SHARE = "prompts:share"
     TAGS_READ = "tags:read"
     TAGS_WRITE = "tags:write"
 
@@ -82,10 +93,13 @@ _READ = frozenset(
         Permission.FEEDBACK_READ,
         Permission.CHARTS_READ,
         Permission.PROJECTS_READ,
+        Permission.DATASETS_READ,
+        Permission.EXPERIMENTS_READ,
         Permission.DEPLOYMENTS_READ,
         Permission.AGENTS_READ,
         Permission.WORKSPACE_READ,
         Permission.MEMBERS_READ,
+        Permission.PROMPTS_READ,
         Permission.TAGS_READ,
     }
 )
@@ -97,10 +111,18 @@ _EDIT = _READ | {
     Permission.CHARTS_WRITE,
     Permission.PROJECTS_WRITE,
     Permission.PROJECTS_DELETE,
+    Permission.DATASETS_WRITE,
+    Permission.DATASETS_DELETE,
+    Permission.DATASETS_SHARE,
+    Permission.EXPERIMENTS_WRITE,
+    Permission.EXPERIMENTS_DELETE,
     Permission.DEPLOYMENTS_WRITE,
     Permission.AGENTS_RUN,
     Permission.SECRETS_READ,
     Permission.SECRETS_WRITE,
+    Permission.PROMPTS_WRITE,
+    Permission.PROMPTS_DELETE,
+    Permission.PROMPTS_SHARE,
     Permission.TAGS_WRITE,
 }
 
@@ -112,6 +134,8 @@ WORKSPACE_ROLES: dict[str, frozenset[Permission]] = {
         {
             Permission.RUNS_READ,
             Permission.PROJECTS_READ,
+            Permission.DATASETS_READ,
+            Permission.EXPERIMENTS_READ,
             Permission.FEEDBACK_READ,
             Permission.FEEDBACK_WRITE,
             Permission.WORKSPACE_READ,
@@ -189,6 +213,13 @@ DESCRIPTIONS: dict[str, str] = {
     Permission.PROJECTS_READ: "View projects",
     Permission.PROJECTS_WRITE: "Create and edit projects",
     Permission.PROJECTS_DELETE: "Delete projects",
+    Permission.DATASETS_READ: "View datasets and examples",
+    Permission.DATASETS_WRITE: "Create and edit datasets and examples",
+    Permission.DATASETS_DELETE: "Delete datasets",
+    Permission.DATASETS_SHARE: "Share datasets by public link",
+    Permission.EXPERIMENTS_READ: "View and compare results of experiments",
+    Permission.EXPERIMENTS_WRITE: "Run, compare and upload experiments",
+    Permission.EXPERIMENTS_DELETE: "Delete comparisons of experiments",
     Permission.DEPLOYMENTS_READ: "View deployments, builds and logs",
     Permission.DEPLOYMENTS_WRITE: "Deploy, roll back and delete",
     Permission.AGENTS_READ: "View agent threads and state",
@@ -202,6 +233,10 @@ DESCRIPTIONS: dict[str, str] = {
     Permission.KEYS_MANAGE: "Create, rotate and revoke service keys",
     Permission.SECRETS_READ: "View the names of secrets",
     Permission.SECRETS_WRITE: "Set and delete secrets",
+    Permission.PROMPTS_READ: "View prompts, agents and skills",
+    Permission.PROMPTS_WRITE: "Create and edit prompts, commit, move tags",
+    Permission.PROMPTS_DELETE: "Delete prompts",
+    Permission.PROMPTS_SHARE: "Make prompts public",
     Permission.TAGS_READ: "View tags",
     Permission.TAGS_WRITE: "Create tags and assign them to resources",
     OrganizationPermission.ORGANIZATION_READ: "View the organization and its roles",

@@ -13,6 +13,8 @@ from apps.trace_store.protocol import ALL_PAYLOADS, NO_PAYLOADS, RunStore
 from apps.trace_store.types import (
     Attachment,
     ChangedRun,
+    ExampleRuns,
+    ExperimentRun,
     Payload,
     PlaceholderRoot,
     ProjectStats,
@@ -44,6 +46,8 @@ __all__ = [
     "NO_PAYLOADS",
     "Attachment",
     "ChangedRun",
+    "ExampleRuns",
+    "ExperimentRun",
     "Payload",
     "PlaceholderRoot",
     "ProjectStats",

@@ -16,6 +16,8 @@ from apps.trace_store.aggregation import MetricsQuery, MetricsResult, ThreadPage
 from apps.trace_store.run_writes import FinishedRun, RunWrite
 from apps.trace_store.types import (
     ChangedRun,
+    ExampleRuns,
+    ExperimentRun,
     Payload,
     PlaceholderRoot,
     ProjectStats,
@@ -85,6 +87,46 @@ class RunReader(Protocol):
         runs arrive, because a cursor names the last run seen. Raises `InvalidCursor` for a
         malformed cursor and `QueryTooSlow` if no run matches within the time limit; a page by start
         with some matches is then short and has a cursor.
+        """
+
+    def find_examples(
+        self,
+        workspace_id: UUID,
+        project_ids: Collection[UUID],
+        *,
+        matching: Sequence[RunQuery] = (),
+        example_ids: Collection[UUID] | None = None,
+        after: tuple[datetime, UUID] | None = None,
+        offset: int = 0,
+        limit: int | None = None,
+    ) -> Sequence[ExampleRuns]:
+        """Return the examples that root runs of the experiments refer to, the first run first.
+
+        `matching` keeps the examples with a root run in each of the queries. `after` is the first
+        time and the id of the last example of the previous page.
+        """
+
+    def fetch_example_runs(
+        self,
+        workspace_id: UUID,
+        project_ids: Collection[UUID],
+        examples: Sequence[ExampleRuns],
+        *,
+        payloads: Collection[Payload],
+    ) -> Sequence[RunDetail]:
+        """Return the root runs of the experiments that refer to the examples, oldest first."""
+
+    def list_experiment_runs(self, workspace_id: UUID, query: RunQuery) -> Sequence[ExperimentRun]:
+        """Return the root runs of the query that refer to an example, in any order."""
+
+    def experiment_runs_sql(
+        self, workspace_id: UUID, project_ids: Collection[UUID]
+    ) -> tuple[str, list[Any]]:
+        """Return a PostgreSQL query and its parameters, to join runs with other tables.
+
+        The query lists the root runs of the experiments that refer to an example, in the columns
+        `project_id`, `example_id` and `run_id`. A store outside of PostgreSQL returns `unnest` of
+        arrays of ids.
         """
 
     def membership_sql(

@@ -230,6 +230,23 @@ class RunPage:
 
 
 @dataclass(frozen=True, slots=True)
+class ExampleRuns:
+    """An example with root runs in experiments, and the range of their partition times."""
+
+    example_id: UUID
+    first_time: datetime
+    last_time: datetime
+
+
+class ExperimentRun(NamedTuple):
+    """A root run of an experiment, and the example that it refers to."""
+
+    project_id: UUID
+    example_id: UUID
+    run_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
 class ProjectStats:
     """Counts of a project."""
 

@@ -43,6 +43,11 @@ BADGES: dict[str, Badge] = {
     "sending": Badge("running", "loader-circle", "Sending"),
     "delivered": Badge("success", "circle-check", "Delivered"),
     "given_up": Badge("error", "circle-x", "Given up"),
+    # Experiments on deployments
+    "running": Badge("running", "loader-circle", "Running"),
+    "cancelling": Badge("running", "loader-circle", "Stopping"),
+    "completed": Badge("success", "circle-check", "Completed"),
+    "cancelled": Badge("warning", "ban", "Stopped"),
     # Exports
     "Created": Badge("waiting", "circle-dashed", "Waiting"),
     "Running": Badge("running", "loader-circle", "Running"),

@@ -62,7 +62,7 @@ class LineChart:
     zone: str = ""
     """The time zone of buckets that are days of that zone; else the page's."""
     labels: Sequence[str] = ()
-    """The names of the points of a chart without time, in the order of the axis."""
+    """The names of the points of a chart without time, such as one of experiments: "#3 name"."""
     links: Sequence[str] = ()
     """The address that a click on each named point opens."""
 

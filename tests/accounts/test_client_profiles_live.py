@@ -94,8 +94,8 @@ def test_python_client_refreshes_its_profile(live, profile):
     spent = read_oauth(profile)["refresh_token"]
     client = Client()
 
-    client.create_project("signed-in-by-profile")
-    client.delete_project(project_name="signed-in-by-profile")
+    client.create_dataset("signed-in-by-profile")
+    client.delete_dataset(dataset_name="signed-in-by-profile")
 
     oauth = read_oauth(profile)
     assert oauth["access_token"].startswith("slip_at_")

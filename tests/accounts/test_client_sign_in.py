@@ -84,9 +84,9 @@ def sign_in(user: User, workspace: Workspace, **fields: str) -> dict:
     return poll(login).json()
 
 
-def list_projects(access_token: str):
+def get_repos(access_token: str):
     clear_cache()
-    return Client().get("/sessions", headers={"Authorization": f"Bearer {access_token}"})
+    return Client().get("/repos", headers={"Authorization": f"Bearer {access_token}"})
 
 
 # The flow
@@ -130,7 +130,7 @@ def test_approved_client_gets_a_token_that_acts_as_the_user(user, workspace):
         assert approved["Location"] == "/account/device/done?answer=approved"
         assert tokens["token_type"] == "Bearer"
         assert tokens["expires_in"] == 3600
-        assert list_projects(tokens["access_token"]).status_code == 200
+        assert get_repos(tokens["access_token"]).status_code == 200
     key = ApiKey.objects.get()
     assert (key.person, key.workspace, key.name) == (user, workspace, "LangSmith CLI")
     entry = Entry.objects.get(action="key.created")
@@ -153,11 +153,11 @@ def test_token_has_no_more_rights_than_its_user_and_its_scope(user, workspace):
 
     for token in (reader, viewer):
         headers = {"Authorization": f"Bearer {token}"}
-        body = {"name": "a"}
-        created = Client().post("/sessions", body, "application/json", headers=headers)
-        foreign = Client().get("/sessions", headers=headers | {"X-Tenant-Id": elsewhere})
+        body = {"repo_handle": "a", "is_public": False}
+        created = Client().post("/repos", body, "application/json", headers=headers)
+        foreign = Client().get("/repos", headers=headers | {"X-Tenant-Id": elsewhere})
 
-        assert list_projects(token).status_code == 200
+        assert get_repos(token).status_code == 200
         assert (created.status_code, created.json()["code"]) == (403, "forbidden")
         assert foreign.status_code == 403
 
@@ -226,7 +226,7 @@ def test_code_approved_by_one_user_is_unknown_to_another(user, workspace):
 
     assert other.status_code == 422
     assert ApiKey.objects.get().person == user
-    assert list_projects(tokens["access_token"]).status_code == 200
+    assert get_repos(tokens["access_token"]).status_code == 200
 
 
 def test_user_cannot_approve_for_a_workspace_of_others(user, workspace):
@@ -333,12 +333,12 @@ def test_refresh_replaces_both_tokens(user, workspace):
         second = refresh(first["refresh_token"]).json()
 
         assert second["access_token"] != first["access_token"]
-        assert list_projects(second["access_token"]).status_code == 200
+        assert get_repos(second["access_token"]).status_code == 200
         # Requests in flight and other processes still have the old one.
-        assert list_projects(first["access_token"]).status_code == 200
+        assert get_repos(first["access_token"]).status_code == 200
     with time_machine.travel(timezone.now() + timedelta(minutes=61)):
-        assert list_projects(first["access_token"]).status_code == 401
-        assert list_projects(second["access_token"]).status_code == 200
+        assert get_repos(first["access_token"]).status_code == 401
+        assert get_repos(second["access_token"]).status_code == 200
     assert ApiKey.objects.count() == 1
 
 
@@ -351,7 +351,7 @@ def test_spent_refresh_token_ends_the_session(user, workspace):
 
         assert (reused.status_code, reused.json()["error"]) == (400, "invalid_grant")
         assert refresh(second["refresh_token"]).json()["error"] == "invalid_grant"
-        assert list_projects(second["access_token"]).status_code == 401
+        assert get_repos(second["access_token"]).status_code == 401
     assert Entry.objects.filter(action="key.revoked").count() == 1
 
 
@@ -361,7 +361,7 @@ def test_refresh_is_repeated_when_its_response_was_lost(user, workspace):
 
     repeated = refresh(first["refresh_token"]).json()
 
-    assert list_projects(repeated["access_token"]).status_code == 200
+    assert get_repos(repeated["access_token"]).status_code == 200
     assert refresh(lost["refresh_token"]).json()["error"] == "invalid_grant"
     assert refresh(repeated["refresh_token"]).status_code == 200
 
@@ -375,7 +375,7 @@ def test_session_ends_after_ninety_days_however_often_it_is_refreshed(user, work
         assert 1700 < tokens["expires_in"] <= 1800
     with time_machine.travel(begin + timedelta(days=90, minutes=1)):
         assert refresh(tokens["refresh_token"]).json()["error"] == "invalid_grant"
-        assert list_projects(tokens["access_token"]).status_code == 401
+        assert get_repos(tokens["access_token"]).status_code == 401
 
 
 def test_session_is_no_longer_than_the_organization_allows_keys(user, workspace):
@@ -395,7 +395,7 @@ def test_revoked_key_ends_access_and_refresh(user, workspace):
     revoke_key(key=ApiKey.objects.get())
 
     assert "LangSmith CLI" in page
-    assert list_projects(tokens["access_token"]).status_code == 401
+    assert get_repos(tokens["access_token"]).status_code == 401
     assert refresh(tokens["refresh_token"]).json()["error"] == "invalid_grant"
 
 
@@ -405,7 +405,7 @@ def test_deactivated_and_removed_users_cannot_refresh(user, workspace):
     user.save()
 
     assert refresh(tokens["refresh_token"]).json()["error"] == "invalid_grant"
-    assert list_projects(tokens["access_token"]).status_code == 401
+    assert get_repos(tokens["access_token"]).status_code == 401
 
 
 def test_tokens_are_not_stored(user, workspace):
@@ -419,7 +419,7 @@ def test_tokens_are_not_stored(user, workspace):
 
 
 def test_refresh_token_is_no_key(user, workspace):
-    assert list_projects(sign_in(user, workspace)["refresh_token"]).status_code == 401
+    assert get_repos(sign_in(user, workspace)["refresh_token"]).status_code == 401
 
 
 def test_client_renews_its_key_by_itself(user, workspace):

@@ -92,6 +92,7 @@ def _iter_pages(page: Page, base: str) -> Iterator[tuple[str, str]]:
     yield "no-projects", f"{base}/projects?q=no+match"
     if project := _first_row(page, f"{base}/projects"):
         yield from _iter_project_pages(page, project)
+    yield from _iter_dataset_pages(page, f"{base}/datasets")
     yield from _iter_settings_pages(page, f"{base}/settings")
     yield "dashboards", f"{base}/dashboards"
     if dashboard := _first_row(page, f"{base}/dashboards"):
@@ -111,6 +112,26 @@ def _iter_pages(page: Page, base: str) -> Iterator[tuple[str, str]]:
         if revision := _first_row(page, deployment):
             yield "revision", revision
     yield "not-found", f"{base}/not-found"
+
+
+def _iter_dataset_pages(page: Page, base: str) -> Iterator[tuple[str, str]]:
+    yield "datasets", base
+    yield "no-datasets", f"{base}?q=no+match"
+    yield "new-dataset", f"{base}/new"
+    yield "import", f"{base}/import"
+    yield "deleted-datasets", f"{base}/deleted"
+    if dataset := _first_row(page, base):
+        yield "dataset", dataset
+        yield "dataset-versions", f"{dataset}/versions"
+        yield "dataset-changes", f"{dataset}/versions/diff"
+        yield "dataset-similar", f"{dataset}/similar"
+        yield "dataset-settings", f"{dataset}/settings"
+        yield "dataset-import", f"{dataset}/import"
+        yield "new-example", f"{dataset}/new-example"
+        if example := _first_row(page, dataset):
+            yield "example", example
+            yield "edit-example", f"{example}/edit"
+            yield "example-preview", f"{dataset}?preview={example.rpartition('/')[2]}"
 
 
 def _iter_settings_pages(page: Page, settings: str) -> Iterator[tuple[str, str]]:

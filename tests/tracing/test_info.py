@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import uuid4
+
 import pytest
 
 
@@ -31,12 +33,15 @@ def test_info_has_every_key_that_clients_require(client, db):
     assert flags["ch_query_enabled"]
 
 
-def test_info_announces_no_multipart_routes_of_examples(api):
+def test_info_announces_the_multipart_routes_of_examples(api):
     flags = api.get("/info").json()["instance_flags"]
 
-    assert api.post("/v1/platform/examples/multipart", {}).status_code == 404
-    assert flags["dataset_examples_multipart_enabled"] is False
-    assert flags["examples_multipart_enabled"] is False
+    # The JSON body is refused by the route: it is not multipart.
+    assert api.post("/v1/platform/examples/multipart", {}).json()["code"] == "bad_body"
+    unknown = api.post(f"/v1/platform/datasets/{uuid4()}/examples", {})
+    assert unknown.json()["code"] == "dataset_not_found"
+    assert flags["dataset_examples_multipart_enabled"] is True
+    assert flags["examples_multipart_enabled"] is True
 
 
 @pytest.mark.parametrize("path", ["/ok", "/api/v1/ok", "/info/health"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -10,6 +11,7 @@ from apps.trace_store.aggregation import MetricsQuery, MetricsResult, ThreadPage
 from apps.trace_store.postgres import partitions, payload_storage, run_counts
 from apps.trace_store.postgres.postprocess import processor, queue, term_backlog
 from apps.trace_store.postgres.reading import (
+    example_runs,
     lookup,
     metadata_values,
     sorted_pages,
@@ -28,6 +30,8 @@ from apps.trace_store.postgres.writing import (
 from apps.trace_store.protocol import NO_PAYLOADS
 from apps.trace_store.run_writes import RunWrite
 from apps.trace_store.types import (
+    ExampleRuns,
+    ExperimentRun,
     Payload,
     RunKey,
     RunPage,
@@ -46,6 +50,7 @@ class PostgresRunStore:
     fetch_rows = staticmethod(lookup.fetch_rows)
     get = staticmethod(lookup.fetch_run)
     fetch_trace = staticmethod(lookup.fetch_trace)
+    fetch_example_runs = staticmethod(example_runs.fetch_example_runs)
     project_stats = staticmethod(run_counts.project_stats)
     fetch_turn_numbers = staticmethod(trace_times.fetch_turn_numbers)
     fetch_first_token_times = staticmethod(trace_times.fetch_first_token_times)
@@ -97,6 +102,36 @@ class PostgresRunStore:
         return sorted_pages.query_page(
             self, workspace_id, query, limit=limit, cursor=cursor, payloads=payloads
         )
+
+    def find_examples(
+        self,
+        workspace_id: UUID,
+        project_ids: Collection[UUID],
+        *,
+        matching: Sequence[RunQuery] = (),
+        example_ids: Collection[UUID] | None = None,
+        after: tuple[datetime, UUID] | None = None,
+        offset: int = 0,
+        limit: int | None = None,
+    ) -> Sequence[ExampleRuns]:
+        return example_runs.find_examples(
+            self,
+            workspace_id,
+            project_ids,
+            matching=matching,
+            example_ids=example_ids,
+            after=after,
+            offset=offset,
+            limit=limit,
+        )
+
+    def list_experiment_runs(self, workspace_id: UUID, query: RunQuery) -> Sequence[ExperimentRun]:
+        return example_runs.list_experiment_runs(self, workspace_id, query)
+
+    def experiment_runs_sql(
+        self, workspace_id: UUID, project_ids: Collection[UUID]
+    ) -> tuple[str, list[Any]]:
+        return example_runs.experiment_runs_sql(workspace_id, project_ids)
 
     def membership_sql(
         self, workspace_id: UUID, query: RunQuery, run_id: str

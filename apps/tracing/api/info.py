@@ -32,8 +32,8 @@ INFO = {
     "instance_flags": {
         "zstd_compression_enabled": True,
         "gzip_body_enabled": True,
-        "dataset_examples_multipart_enabled": False,
-        "examples_multipart_enabled": False,
+        "dataset_examples_multipart_enabled": True,
+        "examples_multipart_enabled": True,
         "ch_query_enabled": True,
         "sdb_query_enabled": True,
         "blob_storage_enabled": True,

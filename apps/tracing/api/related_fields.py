@@ -11,6 +11,7 @@ from apps.feedback.services import score_stats
 from apps.organizations.models import Workspace
 from apps.trace_store import RunRow, run_store
 from apps.trace_store.types import TraceTimes
+from apps.tracing.hooks import find_source_runs
 from apps.tracing.models import Project, Share, TraceTier
 from apps.tracing.services import retention
 from apps.tracing.services.retention import RetentionPolicy
@@ -26,6 +27,8 @@ class RelatedFields:
     shares: Mapping[tuple[UUID, UUID], Share] = field(default_factory=dict)
     tiers: Mapping[UUID, tuple[str, bool]] = field(default_factory=dict)
     datasets: Mapping[UUID, UUID] = field(default_factory=dict)
+    in_dataset: Collection[UUID] = ()
+    """Runs that an example was made from."""
     times: Mapping[UUID, TraceTimes] = field(default_factory=dict)
     policy: RetentionPolicy | None = None
     long_days: Mapping[UUID, int] = field(default_factory=dict)
@@ -48,7 +51,11 @@ class RelatedFields:
 
 
 def load_related_fields(
-    workspace_id: UUID, rows: Collection[RunRow], selected: Collection[str] = ()
+    workspace_id: UUID,
+    rows: Collection[RunRow],
+    selected: Collection[str] = (),
+    *,
+    with_source_runs: bool = False,
 ) -> RelatedFields:
     """Load the related fields of the rows with a constant number of queries."""
     if not rows:
@@ -69,6 +76,9 @@ def load_related_fields(
             for project_id, dataset_id in experiments.values_list("pk", "reference_dataset_id")
             if dataset_id is not None
         },
+        in_dataset=(
+            find_source_runs(workspace_id, [row.id for row in rows]) if with_source_runs else ()
+        ),
         times=(
             run_store.fetch_trace_times(workspace_id, {row.trace_id for row in rows})
             if TRACE_TIME_FIELDS & set(selected)

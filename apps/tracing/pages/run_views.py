@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -13,6 +13,7 @@ from apps.core import errors
 from apps.core.json import Fragment, dumps_text
 from apps.trace_store import Payload, RunDetail, RunRow, Usage, run_store
 from apps.trace_store.token_estimates import TokenEstimate, estimate_tokens
+from apps.tracing.hooks import PromptLink, find_prompt
 from apps.tracing.models import Project
 from apps.tracing.offered_tools import parse_tools
 from apps.tracing.pages.payload_views import PayloadView, build_payload_view
@@ -56,6 +57,8 @@ class RunPageData:
     feedback: list[RunFeedback]
     estimated_tokens: TokenEstimate | None
     """Of a model call that reports no tokens."""
+    prompt: PromptLink | None = None
+    """The prompt commit that the run used; not on public pages."""
 
     @property
     def first_token(self) -> timedelta | None:
@@ -87,7 +90,8 @@ def load_run(project: Project, run_id: UUID) -> RunPageData:
     detail = run_store.get(project.workspace_id, run_id, project_id=project.pk, payloads=_PAYLOADS)
     if detail is None:
         raise errors.NotFound
-    return build_view(detail, load_feedback(project, run_id))
+    view = build_view(detail, load_feedback(project, run_id))
+    return replace(view, prompt=find_prompt(project.workspace_id, detail.row.metadata or {}))
 
 
 def build_view(detail: RunDetail, feedback: Sequence[RunFeedback] = ()) -> RunPageData:

@@ -30,6 +30,7 @@ from apps.tracing.api.v1.serializers import (
     UpdateProjectSerializer,
     query_params,
 )
+from apps.tracing.hooks import dataset_exists
 from apps.tracing.models import DEFAULT_PROJECT, Project
 from apps.tracing.services.projects import experiment_numbers, get_project
 
@@ -179,8 +180,10 @@ def create_from_body(
         for name, value in _body_fields(request, serializer_class).items()
         if value is not None
     }
-    if "reference_dataset_id" in fields:
-        raise errors.DatasetNotFound  # no workspace has datasets yet
+    if "reference_dataset_id" in fields and not dataset_exists(
+        workspace_id, fields["reference_dataset_id"]
+    ):
+        raise errors.DatasetNotFound
     if fields.get("tag_value_ids"):
         request.auth.require(Permission.TAGS_WRITE)
     plan = {name: fields.pop(name) for name in PLAN_FIELDS if name in fields}

@@ -41,7 +41,10 @@ def runs_json(
 ) -> list[dict[str, Any]]:
     """Return the runs as JSON, with payload fields only if selected."""
     related = related_fields.load_related_fields(
-        workspace_id, [run.row for run in runs], select or ()
+        workspace_id,
+        [run.row for run in runs],
+        select or (),
+        with_source_runs=select is None or "in_dataset" in select,
     )
     payloads = payloads_for(
         None if select is None else [name for name in select if name in PAYLOAD_FIELDS]
@@ -98,7 +101,7 @@ def run_json(
         "reference_dataset_id": (
             related.datasets.get(row.project_id) if row.reference_example_id else None
         ),
-        "in_dataset": False,
+        "in_dataset": row.id in related.in_dataset,
         "last_queued_at": None,
         "share_token": related.share_token(row),
         "feedback_stats": related.feedback.get(row.id, {}),

@@ -43,7 +43,7 @@ class RunView(WorkspaceAPIView):
         """Return a run with all fields; `session_id` selects among several projects."""
         params = request.query_params
         flags = {flag for flag in _FLAGS if params.get(flag, "").lower() == "true"}
-        select = [str(payload) for payload in Payload]
+        select = [*(str(payload) for payload in Payload), "in_dataset"]
         if "exclude_serialized" in flags:
             select.remove(Payload.SERIALIZED)
         if "include_messages" in flags:

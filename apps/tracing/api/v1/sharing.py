@@ -15,6 +15,7 @@ from apps.core.api import ApiRequest, WorkspaceAPIView, validate
 from apps.feedback.api.queries import FeedbackPageSerializer, query_params
 from apps.organizations.permissions import Permission
 from apps.tracing.api.run_queries import parse_uuid
+from apps.tracing.hooks import link_sources
 from apps.tracing.models import Project, Share
 from apps.tracing.services import get_project
 from apps.tracing.services import sharing as services
@@ -128,7 +129,12 @@ class SharedListView(WorkspaceAPIView):
         query = FeedbackPageSerializer(data=query_params(request))
         query.is_valid(raise_exception=True)
         rows = Share.objects.for_workspace(self.workspace_id).newest_first()
-        return Response({"entities": [_shared_entity_json(share) for share in rows[query.page]]})
+        stop = query.page.stop
+        entities = [_shared_entity_json(share) for share in rows[:stop]]
+        for source in link_sources:
+            entities += source.list_newest(self.workspace_id, stop)
+        entities.sort(key=lambda entity: entity["created_at"], reverse=True)
+        return Response({"entities": entities[query.page]})
 
     @extend_schema(request=UnshareSerializer, responses=dict)
     def delete(self, request: ApiRequest) -> Response:
@@ -137,6 +143,8 @@ class SharedListView(WorkspaceAPIView):
             raise core_errors.Invalid("The body must be an object with `share_tokens`.")
         tokens = validate(UnshareSerializer, request.data)["share_tokens"]
         services.revoke_links(self.workspace_id, tokens)
+        for source in link_sources:
+            source.revoke(self.workspace_id, tokens)
         return Response({"message": "unshared"})
 
 

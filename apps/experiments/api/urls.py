@@ -1,0 +1,5 @@
+"""API routes of experiments."""
+
+from apps.experiments.api import comparisons, groups, results, uploads
+
+urlpatterns = [*uploads.routes, *comparisons.routes, *results.routes, *groups.routes]

@@ -1,0 +1,268 @@
+"""Prompt repositories: versioned prompts, and directories of agents and skills."""
+
+from __future__ import annotations
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from apps.core.json import dumps_text, loads
+from apps.core.secrets import decrypt, encrypt
+from apps.core.tenancy import TenantManager, WorkspaceOwned
+from apps.core.verbatim_json import VerbatimJSONField
+from apps.prompts.querysets import (
+    CommitQuerySet,
+    CommitTagQuerySet,
+    LikeQuerySet,
+    PromptWebhookDeliveryQuerySet,
+    PromptWebhookQuerySet,
+    RepositoryQuerySet,
+)
+from apps.webhooks.statuses import DeliveryStatus
+
+HASH_LENGTH = 64
+
+
+class RepositoryType(models.TextChoices):
+    """What the commits of a repository contain; the values are on the wire."""
+
+    PROMPT = "prompt"
+    AGENT = "agent"
+    SKILL = "skill"
+
+
+DIRECTORY_TYPES = (RepositoryType.AGENT, RepositoryType.SKILL)
+
+
+class Repository(WorkspaceOwned):
+    """A prompt, or the directory of an agent or skill, with all its commits; `repo` on the wire."""
+
+    handle = models.CharField(max_length=100)
+    type = models.CharField(max_length=10, choices=RepositoryType, default=RepositoryType.PROMPT)
+    description = models.CharField(max_length=1000, blank=True)
+    readme = models.TextField(blank=True)
+    tags = ArrayField(models.CharField(max_length=100), default=list, blank=True)
+    """Labels of the repository; `CommitTag` names commits."""
+    is_public = models.BooleanField(default=False)
+    """Whether callers of other workspaces may read it."""
+    is_archived = models.BooleanField(default=False)
+    head = models.ForeignKey("Commit", models.SET_NULL, null=True, related_name="+")
+    """The latest commit."""
+    num_commits = models.PositiveIntegerField(default=0)
+    num_likes = models.PositiveIntegerField(default=0)
+    num_downloads = models.BigIntegerField(default=0)
+    num_views = models.BigIntegerField(default=0)
+    created_by_id = models.UUIDField(null=True)
+    """The user, or the creator of the key; null for a key without creator."""
+    updated_at = models.DateTimeField(default=timezone.now)
+    """The time of the last commit or change of its fields."""
+
+    objects = TenantManager(RepositoryQuerySet)
+    unscoped = RepositoryQuerySet.as_manager()
+
+    class Meta:
+        base_manager_name = "unscoped"
+        verbose_name_plural = "repositories"
+        constraints = [
+            models.UniqueConstraint(fields=["workspace", "handle"], name="repository_once")
+        ]
+        indexes = [
+            models.Index(
+                fields=["workspace", "type", "-updated_at", "id"], name="repository_newest"
+            ),
+            models.Index(
+                fields=["type", "-updated_at", "id"],
+                condition=Q(is_public=True),
+                name="repository_public",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.handle
+
+    @property
+    def is_directory(self) -> bool:
+        return self.type in DIRECTORY_TYPES
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.workspace.handle or '-'}/{self.handle}"
+
+
+class Commit(WorkspaceOwned):
+    """An immutable version of a repository, named by the hash of its content and its parent."""
+
+    repository = models.ForeignKey(
+        Repository, models.CASCADE, related_name="commits", db_index=False
+    )
+    number = models.PositiveIntegerField()
+    """Position in the repository, from 1."""
+    commit_hash = models.CharField(max_length=HASH_LENGTH)
+    parent_id = models.UUIDField(null=True)
+    """The previous commit. No foreign key: commits are only deleted all together."""
+    parent_hash = models.CharField(max_length=HASH_LENGTH, blank=True)
+    manifest = VerbatimJSONField()
+    """The LangChain object, or the files of a directory by path."""
+    manifest_hash = models.CharField(max_length=HASH_LENGTH)
+    description = models.CharField(max_length=1000, blank=True)
+    created_by_id = models.UUIDField(null=True)
+    num_downloads = models.BigIntegerField(default=0)
+    num_views = models.BigIntegerField(default=0)
+
+    objects = TenantManager(CommitQuerySet)
+    unscoped = CommitQuerySet.as_manager()
+
+    class Meta:
+        base_manager_name = "unscoped"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["workspace", "repository", "number"], name="commit_number_once"
+            ),
+            models.UniqueConstraint(fields=["repository", "commit_hash"], name="commit_hash_once"),
+        ]
+        indexes = [
+            models.Index(
+                fields=["repository", "commit_hash"],
+                name="commit_hash_prefix",
+                opclasses=["uuid_ops", "varchar_pattern_ops"],
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.commit_hash[:8]
+
+
+class CommitTag(WorkspaceOwned):
+    """A name that points to one commit and can be moved, such as `production`."""
+
+    repository = models.ForeignKey(Repository, models.CASCADE, related_name="commit_tags")
+    commit = models.ForeignKey(Commit, models.CASCADE, related_name="commit_tags")
+    name = models.CharField(max_length=100)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    objects = TenantManager(CommitTagQuerySet)
+    unscoped = CommitTagQuerySet.as_manager()
+
+    class Meta:
+        base_manager_name = "unscoped"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["workspace", "repository", "name"], name="commit_tag_once"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Like(WorkspaceOwned):
+    """A like of a repository; the workspace is that of the caller, not of the repository."""
+
+    repository = models.ForeignKey(Repository, models.CASCADE, related_name="likes", db_index=False)
+    liked_by_id = models.UUIDField()
+    """The user, or the workspace of a key without user."""
+
+    objects = TenantManager(LikeQuerySet)
+    unscoped = LikeQuerySet.as_manager()
+
+    class Meta:
+        base_manager_name = "unscoped"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["workspace", "repository", "liked_by_id"], name="like_once"
+            )
+        ]
+        indexes = [models.Index(fields=["repository"], name="like_of_repository")]
+
+    def __str__(self) -> str:
+        return f"{self.liked_by_id} likes {self.repository_id}"
+
+
+class WebhookEvent(models.TextChoices):
+    """Events of a repository that fire webhooks; the values are on the wire."""
+
+    COMMIT = "commit"
+    TAG_CREATE = "tag:create"
+    TAG_UPDATE = "tag:update"
+
+
+class PromptWebhook(WorkspaceOwned):
+    """An address that is told about commits and tags of the workspace's repositories."""
+
+    url = models.TextField()
+    encrypted_headers = models.BinaryField(editable=False)
+    """JSON of the additional headers: they may contain credentials."""
+    secret = models.BinaryField(editable=False)
+    """The encrypted secret that signs deliveries."""
+    include_prompts = ArrayField(models.UUIDField(), default=list)
+    """Ids of repositories; empty for all."""
+    exclude_prompts = ArrayField(models.UUIDField(), default=list)
+    triggers = ArrayField(models.CharField(max_length=20, choices=WebhookEvent), default=list)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    objects = TenantManager(PromptWebhookQuerySet)
+    unscoped = PromptWebhookQuerySet.as_manager()
+
+    class Meta:
+        base_manager_name = "unscoped"
+        indexes = [models.Index(fields=["workspace", "created_at", "id"], name="prompt_webhooks")]
+
+    def __str__(self) -> str:
+        return self.url
+
+    @property
+    def headers(self) -> dict[str, str]:
+        headers: dict[str, str] = loads(decrypt(self.encrypted_headers))
+        return headers
+
+    @headers.setter
+    def headers(self, headers: dict[str, str]) -> None:
+        self.encrypted_headers = encrypt(dumps_text(headers))
+
+
+class PromptWebhookDelivery(WorkspaceOwned):
+    """One webhook about one event, until it is delivered or given up.
+
+    The transaction of the event inserts the row. A sender leases it until `due_at` with the token
+    `attempts`; if the sender dies, the row is due again.
+    """
+
+    webhook = models.ForeignKey(PromptWebhook, models.CASCADE, related_name="deliveries")
+    commit = models.ForeignKey(Commit, models.CASCADE, related_name="+")
+    event = models.CharField(max_length=20, choices=WebhookEvent)
+    tag_name = models.CharField(max_length=100, blank=True)
+    author = models.CharField(max_length=200, blank=True)
+    """The name of the user who caused the event."""
+    status = models.CharField(max_length=12, choices=DeliveryStatus, default=DeliveryStatus.DUE)
+    attempts = models.PositiveIntegerField(default=0)
+    due_at = models.DateTimeField(db_default=Now())
+    response_status = models.PositiveIntegerField(null=True)
+    """The status of the newest attempt with a response."""
+    last_error = models.TextField(blank=True)
+    log = models.JSONField(default=list)
+    """An entry for each attempt: `{at, status, error, milliseconds}`."""
+    delivered_at = models.DateTimeField(null=True)
+
+    objects = TenantManager(PromptWebhookDeliveryQuerySet)
+    unscoped = PromptWebhookDeliveryQuerySet.as_manager()
+
+    class Meta:
+        base_manager_name = "unscoped"
+        verbose_name_plural = "prompt webhook deliveries"
+        indexes = [
+            models.Index(
+                fields=["workspace", "webhook", "-created_at", "-id"],
+                name="prompt_webhook_newest",
+            ),
+            models.Index(
+                fields=["due_at"],
+                condition=Q(status__in=["due", "sending"]),
+                name="prompt_webhook_due",
+            ),
+            models.Index(fields=["created_at"], name="prompt_webhook_oldest"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.event} of {self.commit_id}"
