@@ -7,14 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.contract import scripts
+from tests.required_tools import skip_without
 
 FOLDER = Path(__file__).with_name("javascript")
 
 pytestmark = [
-    pytest.mark.skipif(
-        scripts.missing_reason("langsmith") is not None,
-        reason=str(scripts.missing_reason("langsmith")),
-    ),
+    skip_without(scripts.missing_reason("langsmith")),
     # A file runs once, so all its tests belong to one worker.
     pytest.mark.xdist_group("sdk-javascript-prompts"),
 ]
