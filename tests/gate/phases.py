@@ -15,6 +15,8 @@ class Phase:
     needs_live: bool = False
 
 
+COLLECTION = Phase("collection", 5, is_parallel=False)
+"""Finds the tests of each phase; it runs none."""
 UNIT = Phase("unit", 15)
 ENGINE = Phase("engine", 12)
 LIVE = Phase("live", 15, needs_live=True)
