@@ -34,7 +34,7 @@ def find_phase(item: pytest.Item) -> Phase:
     groups = {mark.args[0] for mark in item.iter_markers("xdist_group") if mark.args}
     if groups & {"machine", "limited"}:
         return SERIAL
-    if item.get_closest_marker("browser") or "browser" in groups:
+    if item.get_closest_marker("browser") or groups & {"browser", "use-stream"}:
         return BROWSER
     if item.get_closest_marker("live"):
         return LIVE
