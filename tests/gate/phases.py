@@ -32,9 +32,9 @@ PHASES = (UNIT, ENGINE, LIVE, BROWSER, SERIAL)
 def find_phase(item: pytest.Item) -> Phase:
     """Return the one phase that runs this test."""
     groups = {mark.args[0] for mark in item.iter_markers("xdist_group") if mark.args}
-    if "machine" in groups:
+    if groups & {"machine", "limited"}:
         return SERIAL
-    if item.get_closest_marker("browser") or "browser" in groups:
+    if item.get_closest_marker("browser") or groups & {"browser", "use-stream"}:
         return BROWSER
     if item.get_closest_marker("live"):
         return LIVE
