@@ -16,7 +16,7 @@ import hypothesis
 import pytest
 import time_machine
 from django.conf import settings
-from django.db import connection
+from django.db.backends.postgresql.creation import DatabaseCreation
 from django.test import TransactionTestCase
 from django.utils import timezone
 from pytest_django import DjangoDbBlocker
@@ -53,6 +53,7 @@ def pytest_configure() -> None:
     # Each client of a test makes the middleware anew, which would read all static files first.
     settings.WHITENOISE_AUTOREFRESH = True
     agent_client.install()
+    DatabaseCreation._destroy_test_db = database.drop_with_sessions  # type: ignore[method-assign]
     TransactionTestCase._fixture_teardown = database.empty_tables  # type: ignore[attr-defined]
     # Argon2 is slow by design; hashes of the product's hasher remain readable.
     settings.PASSWORD_HASHERS = [FAST_HASHER, *settings.PASSWORD_HASHERS]
@@ -142,18 +143,6 @@ def django_db_modify_db_settings(
     with django_db_blocker.unblock():
         folder = Path(os.environ[run_folder.FOLDER])
         database.copy_on_setup(folder, cache.mkdir("migrated_database"))
-
-
-@pytest.fixture(scope="session")
-def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
-    """The fixture of pytest-django; at the end it first closes the sessions of running threads."""
-    yield
-    with django_db_blocker.unblock(), connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT pg_terminate_backend(pid, 10_000) FROM pg_stat_activity"
-            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
-            " AND backend_type = 'client backend'"
-        )
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db import IntegrityError, OperationalError, connection, transaction
+from django.db.backends.postgresql.creation import DatabaseCreation
 
 from apps.core.instance import BASE_DIR, find_postgres_program
 from tests.file_lock import hold_lock
@@ -121,6 +122,12 @@ def _run(program: str, *arguments: str, **options: Any) -> bool:
         **options,
     )
     return process.returncode == 0
+
+
+def drop_with_sessions(creation: DatabaseCreation, name: str, _verbosity: int) -> None:
+    """Drop a test database; threads of the product that still run may have sessions in it."""
+    with creation._nodb_cursor() as cursor:
+        cursor.execute(f"DROP DATABASE {connection.ops.quote_name(name)} WITH (FORCE)")
 
 
 def empty_tables(_case: object = None) -> None:
