@@ -403,7 +403,7 @@ def test_a_run_for_a_project_of_another_workspace_is_rejected(api, other_workspa
     response = api.multipart(multipart_body((f"post.{run['id']}", run)))
 
     assert response.status_code == 422
-    assert response.json()["detail"] == "No such project."
+    assert response.json()["detail"] == "No project has this `session_id`."
     assert count_stored_runs() == 0
 
 
