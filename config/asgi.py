@@ -16,6 +16,7 @@ from apps.api_keys.body_authentication import authenticate_sender
 from apps.core.http.asgi import AsgiRouter, websocket_application
 from apps.core.http.wsgi_bridge import WSGIBridge
 from apps.deployments import consumers as deployments_routing
+from apps.ingest.api.otlp import encode_refusal
 from apps.prompts import pull_counts
 from apps.usage import meter
 
@@ -26,7 +27,7 @@ def _on_startup() -> None:
     pull_counts.start()
 
 
-_django = WSGIBridge(wsgi_application, authenticate_sender)
+_django = WSGIBridge(wsgi_application, authenticate_sender, encode_refusal)
 _websocket = websocket_application(
     [*deployments_routing.websocket_routes, *agent_routes.websocket_routes]
 )

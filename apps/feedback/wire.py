@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import math
+from collections.abc import Mapping
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -14,6 +17,10 @@ from apps.trace_store.json_repair import repair
 
 _TEXT_FIELDS = ("key", "comment", "feedback_thread_id")
 _JSON_FIELDS = ("value", "correction", "feedback_source", "extra", "feedback_config", "metadata")
+_EXACT_FIELDS = ("score", "value", "correction")
+"""Fields whose NaN is refused: as null it would be another result."""
+MAX_SCORE = 1e100
+"""Sums of squares of such scores, as statistics need them, stay within a double."""
 
 
 class WireFeedback(msgspec.Struct, kw_only=True):
@@ -105,6 +112,26 @@ def decode_token_feedback(text: bytes) -> TokenFeedback:
     return _decode(_token_decoder, text or b"{}")
 
 
+def check_readable(fields: Mapping[str, Any]) -> None:
+    """Raise `InvalidFeedback` for a value that the public clients cannot read back.
+
+    Their model is strict: one such item makes every list that holds it unreadable. The source is
+    `FeedbackBase` in `schemas.py` of `langsmith` 0.11, the oldest supported client.
+    """
+    score = fields.get("score")
+    if score is not None and not abs(score) <= MAX_SCORE:  # also false for NaN
+        raise InvalidFeedback(f"`score` must be a number from -{MAX_SCORE:g} to {MAX_SCORE:g}.")
+    if not isinstance(fields.get("value"), str | int | float | dict | None):
+        raise InvalidFeedback("`value` must be an object, string, number, boolean or null.")
+    if not isinstance(fields.get("correction"), str | dict | None):
+        raise InvalidFeedback("`correction` must be an object, string or null.")
+    source = fields.get("feedback_source") or {}
+    if not isinstance(source.get("type"), str | None):
+        raise InvalidFeedback("`feedback_source.type` must be a string.")
+    if not isinstance(source.get("metadata"), dict | None):
+        raise InvalidFeedback("`feedback_source.metadata` must be an object or null.")
+
+
 def _decode(decoder: msgspec.json.Decoder[Struct], text: bytes) -> Struct:
     try:
         try:
@@ -112,6 +139,7 @@ def _decode(decoder: msgspec.json.Decoder[Struct], text: bytes) -> Struct:
         except msgspec.ValidationError:
             raise
         except (msgspec.DecodeError, UnicodeDecodeError):
+            _reject_non_finite(text)
             feedback = decoder.decode(repair(text))
     except msgspec.ValidationError as error:
         raise InvalidFeedback(f"The feedback cannot be parsed: {_describe(error)}") from None
@@ -123,6 +151,25 @@ def _decode(decoder: msgspec.json.Decoder[Struct], text: bytes) -> Struct:
         elif name in _JSON_FIELDS:
             setattr(feedback, name, _storable_value(getattr(feedback, name), name))
     return feedback
+
+
+def _reject_non_finite(text: bytes) -> None:
+    """Raise `InvalidFeedback` if a result has NaN or an infinite number, which JSON lacks."""
+    fields = json.loads(text.decode("utf-8", "replace"), strict=False)
+    for name in _EXACT_FIELDS if isinstance(fields, dict) else ():
+        if not _is_finite(fields.get(name)):
+            raise InvalidFeedback(f"`{name}` has NaN or an infinite number.", "not_finite")
+
+
+def _is_finite(value: Any) -> bool:
+    match value:
+        case float():
+            return math.isfinite(value)
+        case dict():
+            return all(map(_is_finite, value.values()))
+        case list():
+            return all(map(_is_finite, value))
+    return True
 
 
 def _storable_value(value: Any, name: str) -> Any:

@@ -135,7 +135,7 @@ def _describe(error: msgspec.ValidationError) -> str:
 
 
 def parse_timestamp(value: str | float | None, field_name: str) -> datetime | None:
-    """Parse ISO 8601 or milliseconds since 1970 to UTC. Raises `RejectedItem` for other values."""
+    """Parse ISO 8601 or a number since 1970 to UTC. Raises `RejectedItem` for other values."""
     if value is None:
         return None
     try:

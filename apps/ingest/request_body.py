@@ -15,7 +15,7 @@ from apps.ingest.errors import BadBody
 
 # A decompressed body may be larger than the limit of transferred bytes, as text compresses well.
 _MAX_EXPANSION = 4
-_GZIP_OR_ZLIB = 47
+_GZIP_OR_ZLIB, _RAW = 47, -15
 _CHUNK_BYTES = 1_048_576
 _INPUT_BYTES = 65_536
 _MAX_GZIP_MEMBERS = 10_000
@@ -37,18 +37,19 @@ def read_body(request: HttpRequest) -> bytes:
 
 def _decompress(request: HttpRequest) -> bytes:
     body = request.body
-    encoding = request.headers.get("Content-Encoding", "").strip().lower()
-    match encoding:
-        case "" | "identity":
+    header = request.headers.get("Content-Encoding", "")
+    codings = [coding.strip().lower() for coding in header.split(",")]
+    match [coding for coding in codings if coding not in {"", "identity"}]:
+        case []:
             return body
-        case "zstd":
+        case ["zstd"]:
             chunks = _decompress_zstd(body)
-        case "gzip" | "x-gzip" | "deflate":
+        case ["gzip" | "x-gzip"]:
             chunks = _decompress_gzip(body)
+        case ["deflate"]:
+            chunks = _decompress_gzip(body, _RAW if _is_raw_deflate(body) else _GZIP_OR_ZLIB)
         case _:
-            raise errors.UnsupportedMediaType(
-                f"Content-Encoding {encoding[:40]!r} is not supported."
-            )
+            raise errors.UnsupportedMediaType(f"Content-Encoding {header[:40]!r} is not supported.")
     return _join_limited(chunks, request.META.get(RESERVATION_KEY))
 
 
@@ -79,7 +80,16 @@ def _decompress_zstd(body: bytes) -> Iterator[bytes]:
         raise BadBody(f"The body is not zstd: {error}") from None
 
 
-def _decompress_gzip(body: bytes) -> Iterator[bytes]:
+def _is_raw_deflate(body: bytes) -> bool:
+    """Whether the body has no zlib header (RFC 1950, 2.2), which some clients leave out.
+
+    RFC 9110 (8.4.1.2) notes them. Some send gzip under this name.
+    """
+    is_zlib = body[:1] != b"" and body[0] & 0x0F == 8 and int.from_bytes(body[:2]) % 31 == 0
+    return not is_zlib and body[:2] != b"\x1f\x8b"
+
+
+def _decompress_gzip(body: bytes, window_bits: int = _GZIP_OR_ZLIB) -> Iterator[bytes]:
     """Decompress all members: clients flush one member and begin another.
 
     Members and input pieces are bounded, because `zlib` copies the rest of its input at the end of
@@ -88,7 +98,7 @@ def _decompress_gzip(body: bytes) -> Iterator[bytes]:
     remaining = memoryview(body)
     try:
         for _ in range(_MAX_GZIP_MEMBERS):
-            member = zlib.decompressobj(_GZIP_OR_ZLIB)
+            member = zlib.decompressobj(window_bits)
             while not member.eof:
                 piece = remaining[:_INPUT_BYTES]
                 chunk = member.decompress(piece, _CHUNK_BYTES)
@@ -101,5 +111,5 @@ def _decompress_gzip(body: bytes) -> Iterator[bytes]:
             if not remaining:
                 return
     except zlib.error as error:
-        raise BadBody(f"The body is not gzip: {error}") from None
+        raise BadBody(f"The body is not gzip or deflate: {error}") from None
     raise BadBody(f"The body has more than {_MAX_GZIP_MEMBERS} gzip members.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -29,6 +29,29 @@ RUN_TYPES = frozenset(str(run_type) for run_type in RunType)
 THREAD_KEYS = ("session_id", "conversation_id", "thread_id")
 MODEL_KEYS = ("model", "model_name", "model_id", "model_path", "endpoint_name")
 _object_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _is_list_of_objects(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_object, value))
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+_FORMS: Mapping[Payload, tuple[Callable[[Any], bool], str]] = {
+    Payload.INPUTS: (_is_object, "an object"),
+    Payload.OUTPUTS: (_is_object, "an object"),
+    Payload.EXTRA: (_is_object, "an object"),
+    Payload.SERIALIZED: (_is_object, "an object"),
+    Payload.EVENTS: (_is_list_of_objects, "a list of objects"),
+    Payload.ERROR: (_is_text, "a string"),
+}
+"""The JSON that the public clients read back: `RunBase` in `schemas.py` of `langsmith` 0.11."""
 
 AddCosts = Callable[[ModelReference, dict[str, Any], dict[str, Any]], None]
 """Adds costs to the columns, and costs by kind of token to the usage details."""
@@ -96,7 +119,7 @@ def _build_content(run: WireRun, add_costs: AddCosts | None) -> RunContent:
     if outputs is not None:
         columns["outputs_preview"] = build_preview(outputs, payloads[Payload.OUTPUTS])
     if error is not None:
-        columns["error_preview"] = one_line(_as_text(error))
+        columns["error_preview"] = one_line(error)
     if events is not None:
         columns["first_token_time"] = _first_token_time(events)
     if metadata or invocation:
@@ -128,6 +151,9 @@ def _take_payload(payloads: dict[Payload, bytes], payload: Payload, raw: msgspec
             value = orjson.loads(text)
         except ValueError as error:
             raise RejectedItem(f"`{payload}` is not JSON: {error}", "not_json") from None
+    is_form, form = _FORMS[payload]
+    if not is_form(value):
+        raise RejectedItem(f"`{payload}` must be {form} or null.", "bad_type")
     payloads[payload] = text
     return value
 
@@ -140,7 +166,7 @@ def _split_extra(
     Returns the invocation parameters, and the metadata as values and as JSON; absent is empty.
     """
     value = _take_payload(payloads, Payload.EXTRA, raw)
-    if not isinstance(value, dict):
+    if value is None:
         return {}, {}, b""
     metadata, metadata_json = value.get("metadata"), b""
     if isinstance(metadata, dict):
@@ -191,9 +217,9 @@ def _model_name(metadata: dict[str, Any], invocation: dict[str, Any]) -> str | N
     return None
 
 
-def _first_token_time(events: Any) -> Any:
-    for event in events if isinstance(events, list) else ():
-        if isinstance(event, dict) and event.get("name") == "new_token":
+def _first_token_time(events: Sequence[dict[str, Any]]) -> Any:
+    for event in events:
+        if event.get("name") == "new_token":
             time = event.get("time")
             try:
                 return (

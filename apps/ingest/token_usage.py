@@ -205,9 +205,9 @@ def _to_columns(usage: dict[str, Any]) -> dict[str, Any]:
     if total_cost is None and (prompt_cost is not None or completion_cost is not None):
         total_cost = (prompt_cost or Decimal(0)) + (completion_cost or Decimal(0))
     details = {
-        column: usage[key]
+        column: amounts
         for key, column in _DETAILS.items()
-        if isinstance(usage.get(key), dict) and usage[key]
+        if (amounts := _parse_amounts(usage.get(key), is_cost=key.endswith("cost_details")))
     }
     columns = {
         "prompt_tokens": prompt,
@@ -219,6 +219,23 @@ def _to_columns(usage: dict[str, Any]) -> dict[str, Any]:
         "usage_details": details or None,
     }
     return {name: value for name, value in columns.items() if value is not None}
+
+
+def _parse_amounts(details: Any, *, is_cost: bool) -> dict[str, int | float]:
+    """The counts or costs by kind, without those that are no numbers.
+
+    The public clients read whole numbers of tokens and numbers of costs: `Run` in `schemas.py` of
+    `langsmith` 0.11.
+    """
+    amounts: dict[str, int | float] = {}
+    for kind, value in details.items() if isinstance(details, dict) else ():
+        if not is_cost:
+            if (count := _parse_count(value)) is not None:
+                amounts[kind] = count
+        elif (cost := _parse_cost(value)) is not None:
+            # Numbers stay as they were sent: a conversion could change their digits.
+            amounts[kind] = value if isinstance(value, int | float) else float(cost)
+    return amounts
 
 
 def _parse_count(value: Any) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -145,11 +146,15 @@ def format_value(value: float | None, unit: str) -> str:
 
 
 def bucket_edges(start: datetime, end: datetime, step: timedelta) -> list[datetime]:
-    """Return the edges of buckets at multiples of `step` that cover `start` to `end`."""
+    """Return the edges of buckets at multiples of `step` that cover `start` to `end`.
+
+    The last edge is after `end`, because a bucket excludes its upper edge.
+    """
     seconds = int(step.total_seconds())
     first = int(start.timestamp()) // seconds * seconds
-    last = -(-int(end.timestamp()) // seconds) * seconds
-    return [
+    last = -(-math.ceil(end.timestamp()) // seconds) * seconds
+    edges = [
         datetime.fromtimestamp(timestamp, UTC)
         for timestamp in range(first, max(last, first + seconds) + 1, seconds)
     ]
+    return [*edges[:-1], max(edges[-1], end.astimezone(UTC) + timedelta(microseconds=1))]

@@ -246,9 +246,8 @@ def test_invalid_body_is_rejected(api, workspace, body):
     [
         (b'"a\\u0000b"', "a\ufffdb"),
         (b'"a\\ud800b"', "a\ufffdb"),
-        (b"NaN", None),
         (b"123456789012345678901234567890", 123456789012345680000000000000),
-        (b"[[[1]]]", [[[1]]]),
+        (b'{"a": [[1]]}', {"a": [[1]]}),
     ],
 )
 def test_values_that_postgresql_rejects_are_replaced(api, workspace, raw_value, stored_value):

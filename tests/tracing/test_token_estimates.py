@@ -24,7 +24,7 @@ def model_run(**fields):
     [
         ({}, {"prompt_tokens": 10, "completion_tokens": 3}),
         ({"inputs": {"prompt": "ü" * 10}}, {"prompt_tokens": 5, "completion_tokens": 3}),
-        ({"outputs": "plain text"}, {"prompt_tokens": 10, "completion_tokens": 3}),
+        ({"outputs": {"text": "plain text"}}, {"prompt_tokens": 10, "completion_tokens": 3}),
         (
             {"inputs": {"messages": [{"content": ["data:image/png;base64,AAAA"]}]}},
             {"prompt_tokens": 0, "completion_tokens": 3},

@@ -25,6 +25,9 @@ from apps.core.sync_bridge import in_thread, thread_pool
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 WSGIApplication = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
+ErrorEncoder = Callable[[AsgiScope, errors.AppError], tuple[bytes, bytes] | None]
+"""Returns the content type and the body of the response to a refused request; None for JSON."""
+
 _CHUNK_BYTES = 262_144
 
 
@@ -39,10 +42,15 @@ class WSGIBridge:
         self,
         application: WSGIApplication,
         authenticate: Callable[[AsgiScope], Awaitable[MemoryOwner]] | None = None,
+        encode_error: ErrorEncoder | None = None,
     ) -> None:
-        """`authenticate` identifies the sender of a large body before it is read."""
+        """`authenticate` identifies the sender of a large body before it is read.
+
+        `encode_error` encodes the refusal of a body for protocols that do not read JSON.
+        """
         self.application = application
         self._authenticate = authenticate
+        self._encode_error = encode_error
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         authenticate = partial(self._authenticate, scope) if self._authenticate else None
@@ -50,7 +58,8 @@ class WSGIBridge:
             try:
                 body = await read_body(scope, receive, reservation, authenticate)
             except errors.AppError as error:
-                await send_error(send, error)
+                encoded = self._encode_error(scope, error) if self._encode_error else None
+                await send_error(send, error, encoded)
                 return
             except ConnectionError:
                 return
@@ -200,12 +209,15 @@ def path_info(scope: AsgiScope) -> str:
 _RETRYABLE = {errors.RateLimited.status, errors.Unavailable.status}
 
 
-async def send_error(send: Send, error: errors.AppError) -> None:
-    """Send an error in the one error shape from code without a Django request."""
-    headers = [(b"content-type", b"application/json")]
+async def send_error(
+    send: Send, error: errors.AppError, encoded: tuple[bytes, bytes] | None = None
+) -> None:
+    """Send an error, by default as JSON, from code without a Django request."""
+    content_type, body = encoded or (b"application/json", dumps(error.as_json()))
+    headers = [(b"content-type", content_type)]
     if error.status in _RETRYABLE:
         headers.append((b"retry-after", b"1"))
     if error.status == BodyTooSlow.status:
         headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": error.status, "headers": headers})
-    await send({"type": "http.response.body", "body": dumps(error.as_json())})
+    await send({"type": "http.response.body", "body": body})

@@ -30,6 +30,8 @@ def dataset_fields(body: bytes) -> dict[str, Any]:
     extra = dict(wire.extra or {})
     if wire.metadata is not None:
         extra["metadata"] = wire.metadata
+    if not isinstance(extra.get("metadata"), dict | None):
+        raise core_errors.Invalid("`extra.metadata` must be an object or null.")
     fields = {
         "name": clean_name(wire.name, NAME_LENGTH),
         "description": _clean_text(wire.description),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 from uuid import UUID
 
@@ -26,6 +27,12 @@ class PartSerializer(serializers.Serializer[Any]):
     part_type = serializers.ChoiceField(choices=["weighted_key"])
     key = serializers.CharField(max_length=KEY_LENGTH)
     weight = serializers.FloatField(min_value=-MAX_WEIGHT, max_value=MAX_WEIGHT)
+
+    def validate_weight(self, value: float) -> float:
+        # The text "nan" is a float, and no comparison with a limit rejects it.
+        if not math.isfinite(value):
+            raise serializers.ValidationError("Must be a finite number.")
+        return value
 
 
 class ChangeFormulaSerializer(serializers.Serializer[Any]):

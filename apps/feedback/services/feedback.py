@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
+import msgspec
 from django.db import transaction
 
 from apps.core import timestamps
@@ -19,7 +20,7 @@ from apps.feedback.models import Feedback, FeedbackConfig
 from apps.feedback.projects import existing_projects, project_at_address
 from apps.feedback.services import attach_to_runs, configs, formulas
 from apps.feedback.services.upsert import upsert_feedback
-from apps.feedback.wire import WireFeedback
+from apps.feedback.wire import WireFeedback, check_readable
 from apps.trace_store.errors import ProjectNotFound
 
 MAX_LABEL_LENGTH = 100
@@ -72,7 +73,8 @@ def store_feedback(
                 if item.session_id is None:
                     raise ProjectNotFound("No project has this `address`.")
             elif item.session_id is not None and item.session_id not in projects:
-                raise ProjectNotFound
+                raise ProjectNotFound("No project has this `session_id`.")
+            check_readable(msgspec.structs.asdict(item))
             rules.apply(item)
             rows.append(_build_row(workspace_id, item, user_id, now))
         except AppError as error:
@@ -111,6 +113,7 @@ def change_feedback(feedback: Feedback, changes: Mapping[str, Any]) -> Feedback:
     """Set the changed fields and recompute the formulas that depend on the feedback."""
     if feedback.formula_id is not None:
         raise errors.FeedbackComputed
+    check_readable(changes)
     rows = Feedback.objects.for_workspace(feedback.workspace_id).select_for_update(no_key=True)
     feedback = get_or_404(rows, pk=feedback.pk)
     if changes.keys() & {"score", "value", "feedback_config"}:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -14,6 +14,7 @@ from apps.core.connections import raw_cursor, sql
 from apps.core.json import loads
 from apps.trace_store import RunQuery, run_store
 
+_TICK = timedelta(microseconds=1)
 BucketStats = dict[str, Any]
 """`n`, `sum`, `avg`, `min` and `max` of the scores, `values` (count by label), `count` (all)."""
 
@@ -23,23 +24,26 @@ def by_bucket(
 ) -> Mapping[tuple[int, str], BucketStats]:
     """Return statistics by bucket index and key, for one key or all keys.
 
-    The start time of the run selects the bucket.
+    The start time of the run selects the bucket. The bounds of the query may cut off parts of the
+    first and last bucket.
     """
     if not query.project_ids:
         return {}
+    begin = max(edges[0], query.started_from or edges[0])
+    last = min(edges[-1] - _TICK, query.started_until or edges[-1])
     where = [
         "f.workspace_id = %s",
         "f.project_id = ANY(%s)",
         "f.run_id IS NOT NULL",
         "f.comparative_experiment_id IS NULL",
-        "f.start_time >= %s AND f.start_time < %s",
+        "f.start_time >= %s AND f.start_time <= %s",
     ]
-    values: list[Any] = [workspace_id, list(query.project_ids), edges[0], edges[-1]]
+    values: list[Any] = [workspace_id, list(query.project_ids), begin, last]
     if key is not None:
         where.append("f.key = %s")
         values.append(key)
     if any(item is not None for item in (query.where, query.where_root, query.where_any)):
-        bounded_query = replace(query, started_from=edges[0], started_until=edges[-1])
+        bounded_query = replace(query, started_from=begin, started_until=last)
         condition, params = run_store.membership_sql(workspace_id, bounded_query, "f.run_id")
         where.append(condition)
         values += params

@@ -12,6 +12,9 @@ from django.views.decorators.csrf import csrf_exempt
 from apps.api_keys.lightweight_views import StatusAndBody, api_key_required
 from apps.core import errors
 from apps.core.callers import Caller
+from apps.core.http.body_reader import AsgiScope
+from apps.core.http.middleware import canonical
+from apps.core.http.wsgi_bridge import path_info
 from apps.core.json import loads
 from apps.ingest.otlp import claude_code, encoding
 from apps.ingest.otlp.batch_assembly import build_request
@@ -20,6 +23,7 @@ from apps.ingest.request_body import body_size, read_body
 from apps.ingest.services.ingest_runs import ingest
 from apps.organizations.permissions import Permission
 
+_PATH_PREFIX = "/otel/v1/"
 _PROJECT_HEADER = "Langsmith-Project"
 _AGENT_HEADER = "Langsmith-Agent-Id"
 _ENVIRONMENT_HEADER = "Langsmith-Agent-Environment"
@@ -46,6 +50,18 @@ def encode_errors(view: View) -> View:
         return response
 
     return wrapper
+
+
+def encode_refusal(scope: AsgiScope, error: errors.AppError) -> tuple[bytes, bytes] | None:
+    """Encode the refusal of a protobuf body that no view has seen, such as one that is too large.
+
+    Returns None for other requests.
+    """
+    content_type = dict(scope["headers"]).get(b"content-type", b"").decode("latin-1")
+    media_type = content_type.partition(";")[0].strip().lower()
+    if not canonical(path_info(scope)).startswith(_PATH_PREFIX) or media_type == encoding.JSON:
+        return None
+    return encoding.PROTOBUF.encode(), encoding.encode_status(error.detail)
 
 
 @encode_errors

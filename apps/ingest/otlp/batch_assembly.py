@@ -21,6 +21,7 @@ from apps.ingest.otlp.spans import (
     Span,
     padded_run_id,
     padded_span_id,
+    span_label,
     to_datetime,
     trace_run_id,
 )
@@ -37,7 +38,7 @@ def build_request(decoded: DecodedSpans, *, project: str | None) -> IngestReques
     assembler = BatchAssembler()
     latest_start = latest_start_time()
     for span in decoded.spans:
-        label = f"span {span.span_id.hex()}"
+        label = span_label(span.span_id)
         try:
             _validate(span)
             if span.attributes.get(_LOGFIRE_SPAN_TYPE) == "pending_span":
@@ -55,8 +56,8 @@ def build_request(decoded: DecodedSpans, *, project: str | None) -> IngestReques
             request.reject(label, RejectedItem("The span is nested too deeply.", "too_deep"))
         else:
             request.operations.append(operation)
-    for _ in range(decoded.undecodable):
-        request.reject("span", RejectedItem(decoded.reason))
+    for label, reason in decoded.undecodable:
+        request.reject(label, RejectedItem(reason))
     if assembler.nodes:
         request.assembler = assembler
     return request

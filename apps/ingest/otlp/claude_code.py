@@ -13,7 +13,6 @@ from hashlib import blake2b
 from typing import Any
 
 import msgspec
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
 from apps.ingest.errors import BadBody
@@ -131,10 +130,8 @@ def decode_logs(body: bytes, encoding: str) -> list[LogRecord]:
 
 
 def _decode_protobuf(body: bytes) -> list[LogRecord]:
-    try:
-        request = ExportLogsServiceRequest.FromString(body)
-    except (DecodeError, RecursionError):
-        raise BadBody("The body is not an ExportLogsServiceRequest in protobuf.") from None
+    # As in JSON, a record keeps its other strings if one is not UTF-8.
+    request, _ = protobuf_decoder.parse(body, ExportLogsServiceRequest)
     records = []
     for resource_logs in request.resource_logs:
         resource = protobuf_decoder.convert_attributes(resource_logs.resource.attributes)

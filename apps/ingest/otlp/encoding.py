@@ -10,6 +10,7 @@ from apps.core import errors
 from apps.core.json import dumps
 from apps.ingest.operations import RejectedItem
 from apps.ingest.otlp import json_decoder, protobuf_decoder
+from apps.ingest.otlp.invalid_text import encode_varint
 from apps.ingest.otlp.spans import DecodedSpans
 
 PROTOBUF = "application/x-protobuf"
@@ -63,13 +64,4 @@ def _join_reasons(rejected: Sequence[RejectedItem]) -> str:
 def encode_status(message: str) -> bytes:
     """A `google.rpc.Status` with the message, in protobuf."""
     text = message.encode("utf-8", "replace")
-    return _STATUS_MESSAGE_TAG + _encode_varint(len(text)) + text
-
-
-def _encode_varint(number: int) -> bytes:
-    encoded = bytearray()
-    while number > 0x7F:
-        encoded.append(number & 0x7F | 0x80)
-        number >>= 7
-    encoded.append(number)
-    return bytes(encoded)
+    return _STATUS_MESSAGE_TAG + encode_varint(len(text)) + text

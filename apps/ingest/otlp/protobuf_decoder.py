@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
@@ -11,6 +12,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1 import trace_pb2 as wire
 
 from apps.ingest.errors import BadBody
+from apps.ingest.otlp.invalid_text import iterate_messages, repair_text
 from apps.ingest.otlp.spans import (
     DecodedSpans,
     Span,
@@ -18,15 +20,53 @@ from apps.ingest.otlp.spans import (
     SpanLink,
     SpanSource,
     bytes_to_text,
+    span_label,
 )
+
+_SPAN_PATH = (1, 2, 2)
+"""Field numbers of `resource_spans`, `scope_spans` and `spans`."""
 
 
 def decode(body: bytes) -> DecodedSpans:
-    """Decode an `ExportTraceServiceRequest`. Raises `BadBody` if it is malformed."""
+    """Decode an `ExportTraceServiceRequest`. Raises `BadBody` if it is malformed.
+
+    A span with a string that is not UTF-8 does not stop the others.
+    """
+    request, is_valid = parse(body, ExportTraceServiceRequest)
+    decoded = _convert_request(request)
+    if not is_valid:
+        decoded = _without_invalid_text(decoded, body)
+    return decoded
+
+
+def parse(body: bytes, message_type: Any) -> tuple[Any, bool]:
+    """Parse a message, if need be with U+FFFD for invalid UTF-8; return whether it was valid.
+
+    Raises `BadBody` if the body is malformed.
+    """
+    with suppress(DecodeError, RecursionError):
+        return message_type.FromString(body), True
     try:
-        request = ExportTraceServiceRequest.FromString(body)
+        return message_type.FromString(repair_text(body, message_type.DESCRIPTOR)), False
     except (DecodeError, RecursionError):
-        raise BadBody("The body is not an ExportTraceServiceRequest in protobuf.") from None
+        name = message_type.DESCRIPTOR.name
+        raise BadBody(f"The body is not an {name} in protobuf.") from None
+
+
+def _without_invalid_text(decoded: DecodedSpans, body: bytes) -> DecodedSpans:
+    """Reject the spans whose own strings are not UTF-8; those of resources stay repaired."""
+    valid = DecodedSpans()
+    for span, raw in zip(decoded.spans, iterate_messages(body, *_SPAN_PATH), strict=True):
+        try:
+            wire.Span.FromString(raw)
+        except DecodeError:
+            valid.reject("A string of the span is not UTF-8.", span_label(span.span_id))
+        else:
+            valid.spans.append(span)
+    return valid
+
+
+def _convert_request(request: Any) -> DecodedSpans:
     decoded = DecodedSpans()
     for resource_spans in request.resource_spans:
         resource = convert_attributes(resource_spans.resource.attributes)

@@ -72,6 +72,9 @@ RUN_TYPE_IF_PRESENT: Final = (
     ("gen_ai.tool.name", "tool"),
     ("tool.name", "tool"),
     ("llm.prompt_template.variables", "prompt"),
+    # Before the model: agents state the model that they call, in spans of its own.
+    ("gen_ai.agent.name", "chain"),
+    ("gen_ai.agent.id", "chain"),
     ("gen_ai.request.model", "llm"),
     ("llm.model_name", "llm"),
 )
@@ -119,6 +122,8 @@ INPUTS: Final = (
     ("ai.toolCall.args", "input"),
     ("ai.toolCall.input", "input"),
     ("tool_input", "input"),
+    ("tool.parameters", "input"),
+    ("tool_parameters", "input"),
     ("gen_ai.retrieval.query.text", "query"),
     ("embedding.embeddings.", "embeddings"),
     ("llm.prompts", "prompts"),

@@ -93,15 +93,13 @@ class Span:
 
 @dataclass(slots=True)
 class DecodedSpans:
-    """The spans of a request, the number of undecodable spans, and the first reason."""
+    """The spans of a request, and the name and reason of each undecodable span."""
 
     spans: list[Span] = field(default_factory=list)
-    undecodable: int = 0
-    reason: str = ""
+    undecodable: list[tuple[str, str]] = field(default_factory=list)
 
-    def reject(self, reason: str) -> None:
-        self.undecodable += 1
-        self.reason = self.reason or reason
+    def reject(self, reason: str, label: str = "span") -> None:
+        self.undecodable.append((label, reason))
 
 
 # -- ids and times -----------------------------------------------------------
@@ -119,6 +117,11 @@ def span_run_id(trace_id: bytes, span_id: bytes) -> UUID:
     """The run id of a span below the root: a UUIDv8 derived from the ids of trace and span."""
     digest = int.from_bytes(blake2b(trace_id + span_id, digest_size=16).digest())
     return UUID(int=digest & ~(0xF << 76) & ~(0b11 << 62) | 0x8 << 76 | 0b10 << 62)
+
+
+def span_label(span_id: bytes) -> str:
+    """The name of a span in error messages."""
+    return f"span {span_id.hex()}"
 
 
 def padded_run_id(span_id: bytes) -> UUID:

@@ -243,7 +243,7 @@ class _Batch:
                 continue
             project_id = self.projects.project_of(operation)
             if project_id is None:
-                self._reject(operation, "No such project.", "no_project")
+                self._reject_project(operation)
                 continue
             locations[index] = RunLocation(project_id, operation.position)
         if unplaced:
@@ -292,7 +292,7 @@ class _Batch:
             unplaced = {key: item for key, item in unplaced.items() if key not in located}
         for operation in unplaced.values():
             if not operation.is_update and self.projects.project_of(operation) is None:
-                self._reject(operation, "No such project.", "no_project")
+                self._reject_project(operation)
             else:
                 deferred_operations.defer_operation(self.workspace_id, operation)
         return locations
@@ -361,6 +361,10 @@ class _Batch:
     ) -> None:
         error = RejectedItem(detail, reason, item=str(operation.run_id), project_id=project_id)
         self.rejected.append(error)
+
+    def _reject_project(self, operation: RunOperation) -> None:
+        field_name = "session_id" if operation.run.session_id is not None else "address"
+        self._reject(operation, f"No project has this `{field_name}`.", "no_project")
 
     def write(self) -> None:
         """Write the grouped runs."""

@@ -25,7 +25,7 @@ from apps.monitoring.series import (
     Series,
     parse_series,
 )
-from apps.trace_store import run_store
+from apps.trace_store import RunQuery, run_store
 from apps.trace_store.aggregation import GroupBy, MetricsQuery, MetricsResult
 from apps.trace_store.filters.query_analysis import extract_root_condition
 from apps.trace_store.metrics import Measure, RunMetrics
@@ -34,6 +34,8 @@ from apps.tracing.models import Project
 MAX_SERIES = 50
 MAX_POINTS = 20_000
 _DEFAULT_LENGTH = timedelta(days=7)
+_TICK = timedelta(microseconds=1)
+"""Lists and statistics include the end of their range, but a bucket excludes its upper edge."""
 GroupKey = tuple[int, str | None]
 
 
@@ -75,11 +77,18 @@ class TimeRange:
     def edges(self, chart_type: str) -> list[datetime]:
         if ChartType(chart_type).is_over_time:
             edges = buckets.bucket_edges(self.start, self.end, self.stride, self.zone)
+            edges[-1] = max(edges[-1], self.end + _TICK)
         elif self.end <= self.start:
             raise errors.Invalid("end_time: must be later than start_time.")
         else:
-            edges = [self.start, self.end + timedelta(microseconds=1)]
+            edges = [self.start, self.end + _TICK]
         return [edge - self.shift for edge in edges] if self.shift else edges
+
+    def bound(self, query: RunQuery) -> RunQuery:
+        """Limit the query to the time range: its first and last bucket may extend beyond it."""
+        return replace(
+            query, started_from=self.start - self.shift, started_until=self.end - self.shift
+        )
 
 
 @dataclass(slots=True)
@@ -249,7 +258,7 @@ class ChartComputer:
             self._results[key] = run_store.aggregate(
                 self.workspace_id,
                 MetricsQuery(
-                    query=extract_root_condition(metric.query),
+                    query=self.time_range.bound(extract_root_condition(metric.query)),
                     edges=edges,
                     group_by=group_by,
                     depth=metric.depth,
@@ -262,9 +271,8 @@ class ChartComputer:
     def _feedback_values(
         self, metric: FeedbackMetricSpec, edges: list[datetime]
     ) -> dict[GroupKey, Any]:
-        stats_by_key = score_series.by_bucket(
-            self.workspace_id, extract_root_condition(metric.query), edges, metric.key
-        )
+        query = self.time_range.bound(extract_root_condition(metric.query))
+        stats_by_key = score_series.by_bucket(self.workspace_id, query, edges, metric.key)
         return {
             (bucket, None if metric.key else key): metric.value(stats)
             for (bucket, key), stats in stats_by_key.items()

@@ -23,7 +23,8 @@ _TEXT = {"type": "string", "nullable": True}
 _ID = {"type": "string", "format": "uuid"}
 _TIMESTAMP = {
     "oneOf": [{"type": "string", "format": "date-time"}, {"type": "number"}],
-    "description": "ISO 8601, without a zone UTC; or milliseconds since 1970.",
+    "description": "ISO 8601, without a zone UTC; or a number since 1970, in"
+    " seconds, milliseconds, microseconds or nanoseconds, as its magnitude tells.",
 }
 _OBJECT = {"type": "object", "nullable": True, "additionalProperties": True}
 _RUN = {

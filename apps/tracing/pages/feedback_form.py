@@ -113,7 +113,7 @@ class FeedbackForm(forms.Form):
         required=False,
         widget=forms.Textarea,
         label="Correction",
-        help_text="The expected output, as JSON or text.",
+        help_text="The expected output, as a JSON object or text.",
     )
 
     def clean_correction(self) -> Any:
@@ -121,9 +121,11 @@ class FeedbackForm(forms.Form):
         if not text:
             return None
         try:
-            return loads(text)
+            correction = loads(text)
         except ValueError:
             return text
+        # The public clients read an object or text, so that a number or a list stays text.
+        return correction if isinstance(correction, dict) else text
 
     def clean(self) -> dict[str, Any]:
         fields: dict[str, Any] = self.cleaned_data

@@ -86,7 +86,7 @@ class ProjectsView(WorkspaceAPIView):
         rows = Project.objects.for_workspace(self.workspace_id).present().filter(pk__in=project_ids)
         projects = list(rows)
         if len(projects) < len(project_ids):
-            raise ProjectNotFound
+            raise ProjectNotFound("One of the `session_ids` is of no project.")
         for project in projects:
             services.delete_project(project=project)
         return Response({"message": "deleted"}, status=202)
