@@ -16,6 +16,7 @@ from apps.api_keys.body_authentication import authenticate_sender
 from apps.core.http.asgi import AsgiRouter, websocket_application
 from apps.core.http.wsgi_bridge import WSGIBridge
 from apps.deployments import consumers as deployments_routing
+from apps.ingest.services import unread_usage
 from apps.prompts import pull_counts
 from apps.usage import meter
 
@@ -24,6 +25,7 @@ def _on_startup() -> None:
     redis_dispatcher.set_process_dispatcher()
     meter.start()
     pull_counts.start()
+    unread_usage.start()
 
 
 _django = WSGIBridge(wsgi_application, authenticate_sender)
