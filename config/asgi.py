@@ -17,6 +17,7 @@ from apps.core.http.asgi import AsgiRouter, websocket_application
 from apps.core.http.wsgi_bridge import WSGIBridge
 from apps.deployments import consumers as deployments_routing
 from apps.ingest.api.otlp import encode_refusal
+from apps.ingest.services import unread_usage
 from apps.prompts import pull_counts
 from apps.usage import meter
 
@@ -25,6 +26,7 @@ def _on_startup() -> None:
     redis_dispatcher.set_process_dispatcher()
     meter.start()
     pull_counts.start()
+    unread_usage.start()
 
 
 _django = WSGIBridge(wsgi_application, authenticate_sender, encode_refusal)

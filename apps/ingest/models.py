@@ -38,7 +38,8 @@ class DeferredOperation(WorkspaceOwned):
 class RejectionCount(WorkspaceOwned):
     """How many runs, attachments or feedback of one hour were rejected for one reason.
 
-    `project_id` is null for items that were rejected before their project was resolved.
+    `project_id` is null for items that were rejected before their project was resolved. Reasons
+    that begin with `unread_usage:` count stored runs with a token attribute that was not read.
     """
 
     id = models.BigAutoField(primary_key=True)  # type: ignore[assignment]

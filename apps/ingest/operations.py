@@ -98,6 +98,8 @@ class RunOperation:
     """The position in the request, for error messages about a run without id."""
     deferred_at: datetime | None = None
     """When an operation was first deferred that is now applied again."""
+    unread_usage: tuple[str, ...] = ()
+    """Names of token counts that no vocabulary has."""
 
     run_id: UUID = field(init=False)
     position: TreePosition | None = field(init=False)

@@ -18,7 +18,7 @@ from apps.ingest.operations import (
     parse_timestamp,
 )
 from apps.ingest.previews import build_preview, one_line
-from apps.ingest.token_usage import usage_columns
+from apps.ingest.token_usage import read_usage
 from apps.trace_store import Payload, RunType
 from apps.trace_store.dotted_order import InvalidDottedOrder, TreePosition, parse_position
 from apps.trace_store.json_repair import repair
@@ -75,7 +75,7 @@ def parse_operation(operation: RunOperation, *, add_costs: AddCosts | None = Non
         detail = f"`run_type` is {run.run_type!r:.60}, not one of {run_types}."
         raise RejectedItem(detail, "bad_run_type")
     try:
-        operation.content = _build_content(run, add_costs)
+        operation.content = _build_content(operation, add_costs)
     except (RecursionError, orjson.JSONEncodeError):
         raise RejectedItem("The run is nested too deeply.", "too_deep") from None
     operation.run_id, operation.position = run.id, _parse_position(run)
@@ -95,7 +95,8 @@ def _parse_position(run: WireRun) -> TreePosition | None:
         raise DottedOrderContradiction(str(error), "misplaced") from None
 
 
-def _build_content(run: WireRun, add_costs: AddCosts | None) -> RunContent:
+def _build_content(operation: RunOperation, add_costs: AddCosts | None) -> RunContent:
+    run = operation.run
     payloads: dict[Payload, bytes] = {}
     inputs = _take_payload(payloads, Payload.INPUTS, run.inputs)
     outputs = _take_payload(payloads, Payload.OUTPUTS, run.outputs)
@@ -104,13 +105,16 @@ def _build_content(run: WireRun, add_costs: AddCosts | None) -> RunContent:
     _take_payload(payloads, Payload.SERIALIZED, run.serialized)
     invocation, metadata, metadata_json = _split_extra(payloads, run.extra)
 
+    usage = read_usage(run.run_type, outputs, metadata)
+    if usage is not None and usage.unread:
+        operation.unread_usage += tuple(usage.unread)
     columns: dict[str, Any] = {
         "name": _storable_text(run.name),
         "run_type": run.run_type,
         "start_time": parse_timestamp(run.start_time, "start_time"),
         "end_time": parse_timestamp(run.end_time, "end_time"),
         "reference_example_id": run.reference_example_id,
-        **usage_columns(run.run_type, outputs, metadata),
+        **({} if usage is None else usage.to_columns()),
     }
     if run.tags is not None:
         columns["tags"] = [_storable_text(_as_text(tag)) for tag in run.tags]

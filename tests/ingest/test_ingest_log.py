@@ -9,6 +9,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from apps.core.ids import uuid7
+from apps.ingest.services import unread_usage
 from apps.trace_store import run_store
 from apps.tracing.models import Project
 from tests.factories.tracing import (
@@ -56,6 +57,7 @@ def test_log_counts_stored_merged_and_rejected_runs(api, workspace):
         "merged": 1,
         "refused": 0,
         "reasons": {},
+        "unread_usage": {},
         "removed": 0,
     }
     assert (unassigned_hour["project_id"], unassigned_hour["received"]) == (None, 1)
@@ -83,6 +85,36 @@ def test_rejected_request_is_counted(api):
         "bad_length": 1,
     }
     assert count_stored_runs() == 0
+
+
+def test_unread_token_counts_are_counted_by_name(api, make_api, workspace, other_workspace):
+    usage = {"prompt_tokens": 5, "completion_tokens": 1, "dream_tokens": 7}
+    run = wire_run(session_name="p", run_type="llm", outputs={"usage": usage})
+    known = wire_run(session_name="p", run_type="llm", outputs={"usage": {"prompt_tokens": 5}})
+    api.post("/runs/batch", {"post": [run, known]})
+    api.post(
+        "/runs/batch",
+        {"post": [wire_run(session_name="p", run_type="llm", outputs={"usage": usage})]},
+    )
+
+    unread_usage.flush()
+    unread_usage.flush()
+
+    (hour,) = read_hours(api)
+    assert hour["unread_usage"] == {"dream_tokens": 2}
+    assert (hour["stored"], hour["refused"], hour["received"], hour["reasons"]) == (3, 0, 3, {})
+    assert read_hours(make_api(other_workspace)) == []
+
+
+def test_unread_names_have_a_limit(api, workspace, monkeypatch):
+    monkeypatch.setattr(unread_usage, "MAX_NAMES", 2)
+    usage = {f"kind_{number}_tokens": 1 for number in range(4)} | {"prompt_tokens": 1}
+    api.post("/runs/batch", {"post": [wire_run(run_type="llm", outputs={"usage": usage})]})
+
+    unread_usage.flush()
+
+    (hour,) = read_hours(api)
+    assert hour["unread_usage"] == {"kind_0_tokens": 1, "kind_1_tokens": 1, "other": 2}
 
 
 def test_future_run_is_rejected_and_counted_for_its_project(api):

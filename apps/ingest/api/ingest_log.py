@@ -38,6 +38,8 @@ class IngestLogView(WorkspaceAPIView):
         """Runs received, stored, merged and rejected (with reasons) by project and hour.
 
         Newest first. `waiting` counts accepted operations that await their run or parent.
+        `unread_usage` counts runs by the name of a token count that was not read, because no
+        vocabulary has the name.
         """
         params = query_params(IngestLogSerializer, request)
         end = params.get("end_time") or timezone.now()
@@ -66,6 +68,7 @@ def _render(hour: LogHour) -> dict[str, Any]:
         "merged": hour.merged,
         "refused": hour.refused,
         "reasons": hour.reasons,
+        "unread_usage": hour.unread_usage,
         "removed": hour.removed,
     }
 

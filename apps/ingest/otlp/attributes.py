@@ -9,6 +9,7 @@ from uuid import UUID
 import orjson
 
 from apps.ingest.otlp import rules
+from apps.ingest.token_usage.vocabulary import ATTRIBUTE_RULES, NameRule
 
 _MAX_INDEX_DIGITS = 9
 
@@ -62,16 +63,20 @@ def _is_index(key: str) -> bool:
 class AttributeReader:
     """Reads the attributes of a span and records which of them were used."""
 
-    __slots__ = ("attributes", "flat", "rules", "used")
+    __slots__ = ("attributes", "flat", "rules", "usage", "used")
 
     def __init__(self, attributes: Mapping[str, Any]) -> None:
         self.attributes = attributes
         self.used: set[str] = set()
         self.flat: dict[str, dict[str, Any]] = {}
         self.rules: set[str] = {rules.TOOL_NAME}
+        self.usage: list[tuple[NameRule, str]] = []
+        """The names of token counts and costs."""
         for key, value in attributes.items():
             if key in rules.RULES_BY_NAME:
                 self.rules |= rules.RULES_BY_NAME[key]
+            elif key in ATTRIBUTE_RULES:
+                self.usage.append((ATTRIBUTE_RULES[key], key))
             elif key.startswith(rules.FLATTENED):
                 prefix = next(item for item in rules.FLATTENED if key.startswith(item))
                 self.flat.setdefault(prefix, {})[key[len(prefix) :]] = value

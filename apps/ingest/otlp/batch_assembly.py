@@ -26,6 +26,7 @@ from apps.ingest.otlp.spans import (
     trace_run_id,
 )
 from apps.ingest.otlp.trace_assembly import SpanNode, place_spans
+from apps.ingest.token_usage.vocabulary import find_unread_attributes
 from apps.trace_store.dotted_order import latest_start_time
 from apps.tracing.models import DEFAULT_PROJECT
 
@@ -48,6 +49,7 @@ def build_request(decoded: DecodedSpans, *, project: str | None) -> IngestReques
             run = map_span(span)
             _set_project(run, span, project)
             operation = RunOperation(False, run, location=label)
+            operation.unread_usage = find_unread_attributes(span.attributes)
             if not _take_sdk_position(run, span.attributes):
                 assembler.add(operation, span)
         except RejectedItem as error:

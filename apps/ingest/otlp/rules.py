@@ -260,65 +260,8 @@ EXTRA: Final = {
 
 # -- usage -------------------------------------------------------------------
 
+# The names of counts and costs are in `apps/ingest/token_usage/vocabulary.py`.
 USAGE_OBJECT: Final = ("langsmith.usage_metadata", "langsmith.metadata.usage_metadata")
-USAGE: Final[Mapping[str, tuple[str, ...]]] = {
-    "input_tokens": (
-        "gen_ai.usage.input_tokens",
-        "gen_ai.usage.prompt_tokens",
-        "llm.usage.prompt_tokens",
-        "llm.token_count.prompt",
-        "ai.usage.inputTokens",
-        "ai.usage.promptTokens",
-        "ai.usage.tokens",
-        "input_tokens",
-    ),
-    "output_tokens": (
-        "gen_ai.usage.output_tokens",
-        "gen_ai.usage.completion_tokens",
-        "llm.usage.completion_tokens",
-        "llm.token_count.completion",
-        "ai.usage.outputTokens",
-        "ai.usage.completionTokens",
-        "output_tokens",
-    ),
-    "total_tokens": (
-        "gen_ai.usage.total_tokens",
-        "llm.usage.total_tokens",
-        "llm.token_count.total",
-        "ai.usage.totalTokens",
-    ),
-    "input_cost": ("llm.cost.prompt",),
-    "output_cost": ("llm.cost.completion",),
-    "total_cost": ("gen_ai.usage.cost", "llm.cost.total"),
-}
-USAGE_DETAILS: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
-    ("input_token_details", "cache_read"): (
-        "gen_ai.usage.cache_read_input_tokens",
-        "gen_ai.usage.cache_read.input_tokens",
-        "gen_ai.usage.details.cache_read_tokens",
-        "llm.token_count.prompt_details.cache_read",
-        "llm.token_count.prompt_details.cache_input",
-        "ai.usage.cachedInputTokens",
-        "cache_read_tokens",
-    ),
-    ("input_token_details", "cache_creation"): (
-        "gen_ai.usage.cache_creation_input_tokens",
-        "gen_ai.usage.cache_creation.input_tokens",
-        "gen_ai.usage.details.cache_write_tokens",
-        "llm.token_count.prompt_details.cache_write",
-        "cache_creation_tokens",
-    ),
-    ("input_token_details", "audio"): ("llm.token_count.prompt_details.audio",),
-    ("output_token_details", "reasoning"): (
-        "gen_ai.usage.details.reasoning_tokens",
-        "gen_ai.usage.reasoning.output_tokens",
-        "gen_ai.usage.reasoning_tokens",
-        "llm.usage.reasoning_tokens",
-        "llm.token_count.completion_details.reasoning",
-        "ai.usage.reasoningTokens",
-    ),
-    ("output_token_details", "audio"): ("llm.token_count.completion_details.audio",),
-}
 USAGE_DETAIL_OBJECTS: Final = {
     "gen_ai.usage.input_token_details": "input_token_details",
     "gen_ai.usage.output_token_details": "output_token_details",
@@ -342,8 +285,6 @@ NAME_LISTS: Final = (
     PROVIDER,
     MODEL,
     *PARAMETERS.values(),
-    *USAGE.values(),
-    *USAGE_DETAILS.values(),
 )
 RULES_BY_NAME: Final[Mapping[str, frozenset[str]]] = {
     name: frozenset(names[0] for names in NAME_LISTS if name in names)

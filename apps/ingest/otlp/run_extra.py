@@ -12,6 +12,10 @@ import orjson
 from apps.ingest.otlp import rules
 from apps.ingest.otlp.attributes import AttributeReader, parse_json, unflatten
 from apps.ingest.otlp.spans import Span, SpanSource
+from apps.ingest.token_usage import ReportedUsage
+from apps.ingest.token_usage.columns import fill_counts
+from apps.ingest.token_usage.normal_form import CACHES, group_of
+from apps.ingest.token_usage.vocabulary import COSTS, SCOPES_WITH_CACHE_BESIDE, NameRule
 
 _encode = msgspec.json.Encoder().encode
 _MAX_METADATA_LENGTH = 1000
@@ -41,7 +45,7 @@ def build_extra(span: Span, reader: AttributeReader) -> msgspec.Raw:
     parameters = _read_parameters(reader)
     _set_thread(reader, metadata)
     _set_model(reader, metadata)
-    usage = _read_usage(reader)
+    usage = _read_usage(reader, span.source.scope_name)
     if usage and "usage_metadata" not in metadata:
         metadata["usage_metadata"] = usage
     extra: dict[str, Any] = {}
@@ -129,30 +133,83 @@ def _set_model(reader: AttributeReader, metadata: dict[str, Any]) -> None:
         metadata.setdefault("ls_model_name", model)
 
 
-def _read_usage(reader: AttributeReader) -> dict[str, Any] | None:
+def _read_usage(reader: AttributeReader, scope_name: str) -> dict[str, Any] | None:
+    """The usage under the names of `usage_metadata`, with the counts as they were sent."""
     attributes = reader.attributes
     for name in rules.USAGE_OBJECT:
         value = parse_json(attributes.get(name))
         if isinstance(value, dict) and value:
             reader.mark_used(name)
             return value
-    usage: dict[str, Any] = {}
-    for key, names in rules.USAGE.items():
-        value = reader.first_value(names)
-        # Libraries that do not know the price report a cost of 0.
-        is_reported = bool(value) or not key.endswith("_cost")
-        if is_reported and isinstance(value, int | float) and not isinstance(value, bool):
-            usage[key] = value
+    usage = _read_counts(reader, scope_name) if reader.usage else {}
     for name, key in rules.USAGE_DETAIL_OBJECTS.items():
-        value = _parse_details(attributes.get(name))
-        if value:
+        details = _parse_details(attributes.get(name))
+        if details:
             reader.mark_used(name)
-            usage[key] = value
-    for (key, detail), names in rules.USAGE_DETAILS.items():
-        value = reader.first_value(names)
-        if isinstance(value, int | float) and value:
-            usage.setdefault(key, {}).setdefault(detail, value)
+            usage[key] = {**usage.get(key, {}), **details}
     return usage or None
+
+
+def _read_counts(reader: AttributeReader, scope_name: str) -> dict[str, Any]:
+    attributes = reader.attributes
+    chosen: dict[str, tuple[NameRule, Any]] = {}
+    for rule, name in sorted(reader.usage, key=_rank) if len(reader.usage) > 1 else reader.usage:
+        value = attributes[name]
+        if rule.side == "known":
+            continue
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            continue
+        # Libraries that do not know the price report a cost of 0.
+        if rule.target not in chosen and (value or rule.side not in COSTS):
+            chosen[rule.target] = rule, value
+        if rule.target in chosen and chosen[rule.target][1] == value:
+            reader.used.add(name)
+    reported = ReportedUsage()
+    fill_counts(reported, chosen.values())
+    counts = reported.counts
+    totals = {
+        "input_tokens": counts.input,
+        "output_tokens": counts.output,
+        "total_tokens": counts.total,
+    }
+    usage = reported.costs | {key: count for key, count in totals.items() if count is not None}
+    # `usage_metadata` has no name for the cached part of a modality.
+    for modality, count in counts.cached.items():
+        if modality in counts.input_kinds:
+            counts.input_kinds[modality] = max(counts.input_kinds[modality] - count, 0)
+    if counts.input is not None and _is_cache_beside(reader, chosen, scope_name):
+        usage["input_tokens"] += sum(
+            count for kind, count in counts.input_kinds.items() if group_of(kind) in CACHES
+        )
+        usage.pop("total_tokens", None)
+    if counts.input_kinds:
+        usage["input_token_details"] = counts.input_kinds
+    if counts.output_kinds:
+        usage["output_token_details"] = counts.output_kinds
+    return usage
+
+
+def _rank(item: tuple[NameRule, str]) -> int:
+    return item[0].rank
+
+
+def _is_cache_beside(
+    reader: AttributeReader, chosen: Mapping[str, tuple[NameRule, Any]], scope_name: str
+) -> bool:
+    """Whether the input is known to exclude cached tokens, whatever the sent total is."""
+    if scope_name in SCOPES_WITH_CACHE_BESIDE:
+        return True
+    vocabulary = chosen["input"][0].vocabulary if "input" in chosen else None
+    if any(rule.is_beside and rule.vocabulary is vocabulary for rule, _ in chosen.values()):
+        return True
+    # AI SDK 5 adds no cached tokens to the input of these providers, version 6 does.
+    provider = reader.attributes.get("ai.model.provider")
+    return (
+        isinstance(provider, str)
+        and provider.startswith(("anthropic", "amazon-bedrock"))
+        and "ai.usage.cachedInputTokens" in reader.attributes
+        and "ai.usage.inputTokenDetails.noCacheTokens" not in reader.attributes
+    )
 
 
 def _parse_details(value: Any) -> dict[str, Any] | None:

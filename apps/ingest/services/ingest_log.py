@@ -1,4 +1,7 @@
-"""The ingest log: by hour and project, runs stored, merged, rejected with reason, and removed."""
+"""The ingest log: by hour and project, runs stored, merged, rejected with reason, and removed.
+
+It also counts the token attributes that no vocabulary has, see `unread_usage`.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from uuid import UUID
 from apps.core.connections import raw_cursor
 from apps.core.json import loads
 from apps.ingest.models import DeferredOperation
+from apps.ingest.services import unread_usage
 
 _COUNT_REJECTIONS = """
 INSERT INTO ingest_rejectioncount (created_at, workspace_id, project_id, hour, reason, count)
@@ -81,6 +85,8 @@ class LogHour:
     """Runs that were deleted or expired in this hour."""
     reasons: Mapping[str, int] = field(default_factory=dict)
     """Rejected items by reason."""
+    unread_usage: Mapping[str, int] = field(default_factory=dict)
+    """Runs by the name of a token attribute that was not read."""
 
     @property
     def refused(self) -> int:
@@ -111,7 +117,11 @@ def list_hours(
     }
     with raw_cursor() as cursor:
         cursor.execute(_SELECT_HOURS, params)
-        return [
+        rows = list(cursor)
+    hours = []
+    for hour, project, name, stored, traces, merged, removed, counts in rows:
+        reasons, names = _split_counts(loads(counts or "{}"))
+        hours.append(
             LogHour(
                 hour=hour,
                 project_id=project,
@@ -120,10 +130,22 @@ def list_hours(
                 traces=traces,
                 merged=merged,
                 removed=removed,
-                reasons=loads(reasons or "{}"),
+                reasons=reasons,
+                unread_usage=names,
             )
-            for hour, project, name, stored, traces, merged, removed, reasons in cursor
-        ]
+        )
+    return hours
+
+
+def _split_counts(counts: Mapping[str, int]) -> tuple[dict[str, int], dict[str, int]]:
+    """The rejected items by reason, and the runs by name of an attribute that was not read."""
+    prefix = unread_usage.REASON_PREFIX
+    reasons = {reason: count for reason, count in counts.items() if not reason.startswith(prefix)}
+    names = {
+        reason.removeprefix(prefix): counts[reason]
+        for reason in sorted(counts.keys() - reasons.keys())
+    }
+    return reasons, names
 
 
 def count_deferred(workspace_id: UUID) -> int:

@@ -30,7 +30,7 @@ from apps.ingest.operations import (
     parse_timestamp,
 )
 from apps.ingest.run_content import parse_operation
-from apps.ingest.services import deferred_operations, ingest_log
+from apps.ingest.services import deferred_operations, ingest_log, unread_usage
 from apps.ingest.services.project_resolution import ProjectResolver
 from apps.trace_store import Attachment, run_store
 from apps.trace_store.dotted_order import (
@@ -164,7 +164,10 @@ def _store_operations(
                     )
                 batch.add(operations)
                 batch.write()
-                return batch.rejected + _store_feedback(workspace_id, request)
+                rejected = batch.rejected + _store_feedback(workspace_id, request)
+            if batch.unread_usage:
+                unread_usage.add(workspace_id, batch.unread_usage)
+            return rejected
         except WriteConflict:
             continue
     raise AssertionError  # without `optimistic`, the block raises no conflict
@@ -223,6 +226,8 @@ class _Batch:
     rejected: list[RejectedItem] = field(default_factory=list)
     writes: dict[tuple[UUID, UUID], RunWrite] = field(default_factory=dict)
     """By id of the run and of its project."""
+    unread_usage: list[tuple[UUID, str]] = field(default_factory=list)
+    """Project, and the name of a token count of a run that was not read."""
     long_lived_traces: set[UUID] = field(default_factory=set)
     received_at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
@@ -351,6 +356,7 @@ class _Batch:
         }
         if operation.run.trace_tier == TraceTier.LONG:
             self.long_lived_traces.add(position.trace_id)
+        self.unread_usage += [(project_id, name) for name in operation.unread_usage]
         run_write = self.writes.setdefault((operation.run_id, project_id), RunWrite(identity))
         run_write.add(operation.content, is_update=operation.is_update)
         if identity["partition_time"] != run_write.identity["partition_time"]:

@@ -14,16 +14,15 @@ from apps.trace_store.pricing.entries import PriceEntry
 
 _DIGITS = 60
 """Decimal precision that is exact for any token count and price."""
-_CACHE_WRITES = ("ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
-_FALLBACK_KINDS = {
+_KIND_NAMES = {
     "cache_write": "cache_creation",
     "cached": "cache_read",
-    "ephemeral_5m_input_tokens": "cache_creation",
-    "ephemeral_1h_input_tokens": "cache_creation",
+    "ephemeral_1hr_input_tokens": "ephemeral_1h_input_tokens",
     "reasoning_tokens": "reasoning",
     "audio_tokens": "audio",
 }
-"""Token kinds that fall back to the price of another kind."""
+"""Other names of kinds in price entries, and the name in counts."""
+_TIERS = ("priority_", "flex_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,33 +88,35 @@ def compute_costs(
 def _side_cost(
     tokens: int, kinds: Mapping[str, Any], price: Decimal, prices: Mapping[str, Decimal]
 ) -> tuple[Decimal, dict[str, Decimal]]:
-    """The total cost of one side, and the costs of kinds that have their own price."""
+    """The total cost of one side, and the costs of kinds that have their own price.
+
+    The kinds are disjoint and part of `tokens`; the other tokens have the base price.
+    """
     by_kind: dict[str, Decimal] = {}
     uncategorized = tokens
-    for kind, count in _disjoint_counts(kinds).items():
-        kind_price = prices.get(kind)
-        if kind_price is None:
-            kind_price = prices.get(_FALLBACK_KINDS.get(kind, ""))
-        if kind_price is None:
-            continue
-        by_kind[kind] = count * kind_price
-        uncategorized -= count
-    # Some providers do not include cached tokens in the token count.
-    default_priced = uncategorized if uncategorized >= 0 else tokens
-    return sum(by_kind.values(), Decimal(0)) + default_priced * price, by_kind
+    if prices:
+        named_prices = {_KIND_NAMES.get(name, name): prices[name] for name in prices}
+        for kind, count in kinds.items():
+            kind_price = _price_of_kind(kind, named_prices)
+            if kind_price is None or not _is_count(count):
+                continue
+            by_kind[kind] = int(count) * kind_price
+            uncategorized -= int(count)
+    return sum(by_kind.values(), Decimal(0)) + max(uncategorized, 0) * price, by_kind
 
 
-def _disjoint_counts(kinds: Mapping[str, Any]) -> dict[str, int]:
-    """The counts without overlap: cache writes are subtracted from cache creation."""
-    counts = {
-        kind: int(count)
-        for kind, count in kinds.items()
-        if isinstance(count, int | float) and not isinstance(count, bool) and 0 < count < 2**62
-    }
-    cache_writes = sum(counts.get(kind, 0) for kind in _CACHE_WRITES)
-    for total_kind in ("cache_creation", "cache_write"):
-        if cache_writes and total_kind in counts:
-            counts[total_kind] = max(counts[total_kind] - cache_writes, 0)
-    if "cache_write" in counts and "cache_creation" in counts:
-        del counts["cache_write"]
-    return {kind: count for kind, count in counts.items() if count}
+def _price_of_kind(kind: str, prices: Mapping[str, Decimal]) -> Decimal | None:
+    """The price of the kind, of the kind without its service tier, or of the wider kind."""
+    name = _KIND_NAMES.get(kind, kind)
+    for candidate in (name, *(name.removeprefix(tier) for tier in _TIERS if name.startswith(tier))):
+        if candidate in prices:
+            return prices[candidate]
+        if candidate.startswith("ephemeral_") and candidate.endswith("_input_tokens"):
+            return prices.get("cache_creation")
+        if candidate.startswith("cache_read_"):
+            return prices.get("cache_read")
+    return None
+
+
+def _is_count(count: object) -> bool:
+    return isinstance(count, int | float) and not isinstance(count, bool) and 0 < count < 2**62
