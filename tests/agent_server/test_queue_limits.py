@@ -113,8 +113,8 @@ def test_parallel_requests_do_not_exceed_the_limit(agent, settings, monkeypatch)
     with ThreadPoolExecutor(12) as pool:
         created = sum(pool.map(create, range(12)))
 
-    # A run that commits during another request's count is counted twice, so a request may be refused
-    # before the limit is reached; none is accepted beyond it.
+    # A run that commits during another request's count is counted twice, so a request may be
+    # refused before the limit is reached; none is accepted beyond it.
     assert AgentRun.unscoped.count() == created + 1 <= 5
 
     monkeypatch.setattr(queue_limits, "MIN_AGE_SECONDS", 0)
