@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.store.base import BaseStore
@@ -13,7 +13,7 @@ from . import describe
 from .checkpoint_cache import EditCache
 from .graphs import Access, AnyGraph, Graph, to_command
 from .rpc import RunChannel
-from .saver import SocketSaver
+from .saver import SocketSaver, require_checkpoint
 from .snapshots import snapshot, thread_row
 from .users import User
 
@@ -81,6 +81,8 @@ class EditResult(NamedTuple):
 async def _update(graph: AnyGraph, params: Params) -> EditResult:
     config = _config(params)
     config["metadata"] = dict(params.get("run_metadata") or {})
+    if config["configurable"].get("checkpoint_id"):
+        await require_checkpoint(cast("SocketSaver", graph.checkpointer), config)
     values = _values(params.get("values"))
     new_config = await graph.aupdate_state(config, values, as_node=params.get("as_node"))
     reference = {

@@ -22,7 +22,7 @@ from .events import Converter, Event, Modes
 from .failure_log import error_text, log_failure
 from .graphs import AnyGraph, Graph, known_context, to_command
 from .rpc import RunChannel
-from .saver import SocketSaver
+from .saver import SocketSaver, require_checkpoint
 from .snapshots import thread_row
 from .store import current_run_key
 from .trace_parent import trace_below
@@ -137,6 +137,7 @@ class RunExecution:
                 user=config["configurable"].get("langgraph_auth_user"),
             ) as graph:
                 try:
+                    await self._require_base(config)
                     graph_context = known_context(graph, context, self._own_configurable())
                     await self._stream(graph, config, graph_context)
                 except asyncio.CancelledError:
@@ -357,6 +358,11 @@ class RunExecution:
         if base.get("checkpoint_map"):
             reference["checkpoint_map"] = base["checkpoint_map"]
         return reference
+
+    async def _require_base(self, config: RunnableConfig) -> None:
+        """Raise if the run's start checkpoint does not exist: LangGraph would start empty."""
+        if config["configurable"].get("checkpoint_id"):
+            await require_checkpoint(self._saver, config)
 
     def _thread_config(self) -> RunnableConfig:
         return {"configurable": {"thread_id": self._start["thread_id"], "checkpoint_ns": ""}}
