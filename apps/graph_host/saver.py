@@ -100,6 +100,11 @@ class SocketSaver(BaseCheckpointSaver[str]):
         self._cache = cache
         self._durable = durable
 
+    def hide_head(self) -> None:
+        """Make the graph see an empty thread. Requires a cache; stored checkpoints stay."""
+        if self._cache is not None:
+            self._cache.add_read("", None, None)
+
     # Reading
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:

@@ -189,3 +189,136 @@ async def test_missing_reference_of_a_body_is_named(call):
         assert answer.status == 404
         [named] = answer.json()["errors"]
         assert named == {"field": field, "message": f"{missing} does not exist here"}
+
+
+# Failures of the graph in reads: langgraph#6491, input that a pydantic state refuses
+
+
+BAD, GOOD = {"count": "many"}, {"count": 1}
+
+
+@pytest.mark.parametrize("durability", ["async", "exit"])
+async def test_thread_stays_usable_after_input_that_the_state_refuses(call, durability):
+    path = f"/threads/{await create_thread(call)}"
+
+    failed = await run(call, path, "guarded", input=BAD, durability=durability)
+    broken = await read_state(call, path)
+    broken_history = await call("GET", f"{path}/history?limit=10")
+    thread = await call("GET", path)
+    good = await run(call, path, "guarded", input=GOOD, durability=durability)
+    state = await read_state(call, path)
+    history = await call("GET", f"{path}/history?limit=10")
+
+    assert failed.json()["__error__"]["error"] == "ValidationError"
+    assert (broken["values"], broken["next"], broken["tasks"]) == ({"count": "many"}, [], [])
+    assert broken["graph_error"]["error"] == "ValidationError"
+    assert broken["metadata"]["step"] == 0
+    assert (thread.json()["status"], thread.json()["values"]) == ("error", {"count": "many"})
+    assert broken_history.json()[0] == broken
+    assert good.json() == state["values"] == {"count": 2}
+    assert "graph_error" not in state
+    if durability == "async":
+        assert broken["parent_checkpoint"] == broken_history.json()[1]["checkpoint"]
+        next_nodes = [entry["next"] for entry in history.json()]
+        assert next_nodes == [[], ["count_up"], ["__start__"], [], ["__start__"]]
+
+
+async def test_update_repairs_a_thread_whose_state_the_graph_refuses(call):
+    path = f"/threads/{await create_thread(call)}"
+    await run(call, path, "guarded", input=GOOD)
+    await run(call, path, "guarded", input=BAD)
+
+    # The node that would run next would fail.
+    refused = await call("POST", f"{path}/state", {"values": BAD, "as_node": "__start__"})
+    still_broken = await read_state(call, path)
+    update = await call("POST", f"{path}/state", {"values": {"count": 7}, "as_node": "count_up"})
+    state = await read_state(call, path)
+    continued = await run(call, path, "guarded", input={"note": "on"})
+
+    assert (refused.status, refused.json()["code"]) == (400, "edit_refused")
+    assert still_broken["values"] == {"count": "many"}
+    assert update.status == 200, update.body
+    assert (state["values"], state["next"]) == ({"count": 7}, [])
+    assert continued.json() == {"count": 8, "note": "on"}
+
+
+async def test_thread_stays_usable_after_a_node_wrote_what_the_state_refuses(call):
+    path = f"/threads/{await create_thread(call)}"
+    await run(call, path, "slipping", input=GOOD)
+
+    await run(call, path, "slipping", input={"note": "slip"})
+    broken = await read_state(call, path)
+    again = await run(call, path, "slipping", input={"note": "fine", "count": 5})
+
+    assert broken["values"] == {"count": "many", "note": "slip"}
+    assert broken["graph_error"]["error"] == "ValidationError"
+    assert again.json() == {"count": 7, "note": "fine"}
+
+
+async def test_run_without_input_on_a_refused_state_fails_again(call):
+    path = f"/threads/{await create_thread(call)}"
+    await run(call, path, "guarded", input=BAD)
+    state = await read_state(call, path)
+
+    answer = await run(call, path, "guarded", input=None)
+
+    assert answer.json()["__error__"]["error"] == "ValidationError"
+    assert await read_state(call, path) == state
+
+
+async def test_failure_of_the_graph_in_a_read_is_named_and_is_not_the_platforms(call):
+    config = {"configurable": {"other": "field"}}
+    created = await call("POST", "/assistants", {"graph_id": "tenant", "config": config})
+    assistant = f"/assistants/{created.json()['assistant_id']}"
+    path = f"/threads/{await create_thread(call)}"
+    tenant = {"configurable": {"tenant": "acme"}}
+    await run(call, path, "tenant", input={"items": ["a"]}, config=tenant)
+    await in_thread(Thread.unscoped.update, state=None)
+
+    for suffix in ("/schemas", "/graph", "/subgraphs"):
+        answer = await call("GET", assistant + suffix)
+        assert (answer.status, answer.json()["code"]) == (400, "graph_failed")
+        assert answer.json()["detail"] == "Graph 'tenant' failed with KeyError: 'tenant'"
+    state = await read_state(call, path)
+    history = await call("GET", f"{path}/history?limit=2")
+
+    assert state["values"] == {"items": ["a", "taken"]}
+    assert state["graph_error"] == {"error": "KeyError", "message": "'tenant'"}
+    values = [entry["values"] for entry in history.json()]
+    assert values == [{"items": ["a", "taken"]}, {"items": ["a"]}]
+    assert history.json()[0] == state
+
+
+async def test_thread_of_a_graph_that_the_revision_lacks_stays_readable(call):
+    path = f"/threads/{await create_thread(call)}"
+    await run(call, path, "collect", input={"items": ["a"]})
+    intact = await read_state(call, path)
+    await in_thread(Thread.unscoped.update, state=None, metadata={"graph_id": "gone"})
+
+    state = await read_state(call, path)
+
+    assert state.pop("graph_error") == {
+        "error": "ProjectError",
+        "message": "This revision has no graph `gone`.",
+    }
+    assert state == intact
+
+
+# Factories that need a configuration: aegra#245
+
+
+async def test_graph_that_the_build_could_not_create_is_described_on_request(call, agent):
+    revision = agent.active_revision
+    await in_thread(revision.graphs.filter(graph_id="tenant").update, schemas={}, drawing={})
+    tenant = {"graph_id": "tenant", "config": {"configurable": {"tenant": "acme"}}}
+    assistant_id = (await call("POST", "/assistants", tenant)).json()["assistant_id"]
+
+    described = await call("GET", f"/assistants/{assistant_id}/schemas")
+    drawn = await call("GET", f"/assistants/{assistant_id}/graph")
+    unknown = [await call("GET", f"/assistants/tenant/{part}") for part in ("schemas", "graph")]
+
+    assert described.json()["input_schema"]["properties"].keys() == {"items"}
+    assert [node["id"] for node in drawn.json()["nodes"]] == ["__start__", "take", "__end__"]
+    for answer in unknown:
+        assert (answer.status, answer.json()["code"]) == (400, "graph_failed")
+        assert answer.json()["detail"] == "Graph 'tenant' failed with KeyError: 'tenant'"
