@@ -359,7 +359,8 @@ class Engine:
                 return await self._editor.edit(host, call, remaining)
             return await CallSession(host, call, self.checkpoints, self.store).execute(remaining)
         except HostFailed as error:
-            return CallResult(False, error_body("HostFailed", str(error)))
+            body = error_body("HostFailed", str(error), is_of_agent=error.is_permanent)
+            return CallResult(False, body)
         except TimeoutError:
             return CallResult(False, error_body("TimeoutError", "The graph call timed out."))
 

@@ -85,7 +85,13 @@ class NoRunsToCancel(errors.NotFound):
 
 
 class AssistantNotFound(errors.NotFound):
+    """`errors` names a missing reference of the body; clients depend on the text of `detail`."""
+
     code, detail = "assistant_not_found", "Not Found"
+
+    def __init__(self, field: str = "assistant_id", reference: UUID | int | str = "") -> None:
+        message = f"{reference} does not exist here".strip()
+        super().__init__(errors=[{"field": field, "message": message}])
 
 
 class AssistantExists(errors.Conflict):
@@ -120,7 +126,23 @@ class CronNotFound(errors.NotFound):
 
 
 class ThreadOrAssistantNotFound(errors.NotFound):
+    """`errors` names the missing reference; clients depend on the text of `detail`."""
+
     code, detail = "thread_or_assistant_not_found", "Thread or assistant not found."
+
+    def __init__(self, field: str, reference: UUID | str) -> None:
+        super().__init__(errors=[{"field": field, "message": f"{reference} does not exist here"}])
+
+
+class CheckpointNotFound(errors.NotFound):
+    code = "checkpoint_not_found"
+
+    def __init__(
+        self, field: str, checkpoint_id: UUID | str, thread_id: UUID | None = None
+    ) -> None:
+        place = "a new thread" if thread_id is None else f"thread {thread_id}"
+        message = f"{place} has no checkpoint {checkpoint_id}"
+        super().__init__(f"{field}: {message}", [{"field": field, "message": message}])
 
 
 class UnknownGraph(errors.Invalid):

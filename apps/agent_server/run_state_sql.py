@@ -81,8 +81,7 @@ SET status = CASE WHEN e.is_followed THEN 'busy' ELSE g.thread_status END,
             'error', 'UserInterrupt', 'message', 'superseded by run ' || e.superseded_by)
         WHEN e.is_followed AND g.expected_status = 'pending' THEN t.error
     END,
-    "values" = CASE WHEN g.state IS NULL OR g.state = 'null' THEN t."values"
-                    ELSE g."values"::json END,
+    "values" = COALESCE(g."values"::json, t."values"),
     state = CASE WHEN g.state IS NULL THEN t.state
                  ELSE NULLIF(g.state, 'null')::json END,
     interrupts = COALESCE(g.interrupts::json, t.interrupts, '{}'::json),

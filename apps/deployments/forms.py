@@ -6,30 +6,20 @@ from typing import Any
 from django import forms
 from django.http import QueryDict
 
+from apps.deployments.env_file import InvalidStatement, parse_env_file
 from apps.deployments.models import MAX_REQUEST_LIMIT, Deployment
 
 
 class VariablesField(forms.CharField):
-    """`NAME=value` lines of an env file as a dict; comments and empty lines are ignored."""
+    """The text of a `.env` file as a dict."""
 
     widget = forms.Textarea
 
     def clean(self, value: Any) -> Any:
-        variables: dict[str, str] = {}
-        for number, line in enumerate(super().clean(value).splitlines(), 1):
-            text = line.strip()
-            if not text or text.startswith("#"):
-                continue
-            name, separator, variable_value = text.removeprefix("export ").partition("=")
-            if not separator or not name.strip():
-                raise forms.ValidationError(f"Line {number} is not in the form NAME=value.")
-            variables[name.strip()] = _unquote(variable_value.strip())
-        return variables
-
-
-def _unquote(value: str) -> str:
-    is_quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
-    return value[1:-1] if is_quoted else value
+        try:
+            return parse_env_file(super().clean(value), {}, strict=True)
+        except InvalidStatement as error:
+            raise forms.ValidationError(str(error)) from None
 
 
 class SourceForm(forms.Form):

@@ -16,6 +16,7 @@ from django.conf import settings
 from apps.core import secrets
 from apps.deployments import interpreters, networks, sandbox
 from apps.deployments.build_dirs import RevisionDir
+from apps.deployments.env_file import read_env_file
 from apps.deployments.langgraph_json.server_config import ServerConfig
 from apps.deployments.models import Deployment, Revision
 from apps.deployments.services import environment
@@ -134,11 +135,12 @@ def _policy(revision: Revision, directory: RevisionDir, interpreter: Path) -> sa
 def host_environment(revision: Revision, directory: RevisionDir) -> dict[str, str]:
     """Return the environment of a host: tracing, the author's variables, and the host's own.
 
-    The author's variables override those of tracing, so that an agent can trace elsewhere.
+    The author's variables override those of tracing, so that an agent can trace elsewhere. Those
+    of the repository's `.env` file override none.
     """
     author_variables = environment.revision_variables(revision)
     path = [str(PROGRAM.parent), *filter(None, [author_variables.get("PYTHONPATH")])]
-    return {
+    variables = {
         "PATH": f"{directory.venv}/bin:/usr/local/bin:/usr/bin:/bin",
         "PYTHONUNBUFFERED": "1",
         **tracing_variables(revision.deployment, switch=author_variables.get("LANGSMITH_TRACING")),
@@ -147,6 +149,8 @@ def host_environment(revision: Revision, directory: RevisionDir) -> dict[str, st
         "PYTHONPATH": os.pathsep.join(path),
         "VIRTUAL_ENV": str(directory.venv),
     }
+    config = revision.config or {}
+    return {**read_env_file(directory, revision.config_path, config, variables), **variables}
 
 
 def tracing_variables(deployment: Deployment, *, switch: str | None = None) -> dict[str, str]:

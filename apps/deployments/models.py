@@ -245,7 +245,10 @@ class LogLine(WorkspaceOwned):
 
 
 class RevisionGraph(WorkspaceOwned):
-    """A graph of a revision, with the schemas and drawing that its host reported."""
+    """A graph of a revision, with the schemas and drawing that its host reported.
+
+    They are empty if the build could not create the graph.
+    """
 
     revision = models.ForeignKey(Revision, models.CASCADE, related_name="graphs")
     graph_id = models.CharField(max_length=255)

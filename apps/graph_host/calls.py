@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.store.base import BaseStore
 from langgraph.types import StateUpdate
 
 from . import describe
 from .checkpoint_cache import EditCache
+from .failure_log import error_text
 from .graphs import Access, AnyGraph, Graph, to_command
+from .partial_states import (
+    find_readable_ancestor,
+    is_of_platform,
+    is_readable,
+    read_partial_state,
+    to_partial_state,
+)
 from .rpc import RunChannel
-from .saver import SocketSaver
+from .saver import SocketSaver, require_checkpoint
 from .snapshots import snapshot, thread_row
 from .users import User
 
@@ -37,10 +46,47 @@ async def execute(
         cache = EditCache() if is_edit else None
         saver = SocketSaver(channel, params["thread_id"], cache=cache, durable=is_edit)
     user = User(params["user"]) if params.get("user") else None
-    async with graph.open(
-        access, checkpointer=saver, store=store, config=params.get("config"), user=user
-    ) as opened:
-        return await function(opened, params)
+    try:
+        async with graph.open(
+            access, checkpointer=saver, store=store, config=_factory_config(params), user=user
+        ) as opened:
+            return await function(opened, params)
+    except Exception as error:
+        if (answer := await _read_without_graph(channel, method, params, error)) is None:
+            raise
+        return answer
+
+
+def _factory_config(params: Params) -> RunnableConfig:
+    """Return the config of a factory, with the fields that every run of the graph has."""
+    config = params.get("config") or {}
+    identity = (params.get("user") or {}).get("identity") or ""
+    configurable = {"user_id": identity, **(config.get("configurable") or {})}
+    if "thread_id" in params:
+        configurable["thread_id"] = params["thread_id"]
+    return cast("RunnableConfig", {**config, "configurable": configurable})
+
+
+async def execute_without_graph(
+    channel: RunChannel, method: str, params: Params, error: Exception
+) -> Any:
+    """Return the result of a read that checkpoints alone can answer, or raise the error."""
+    if (answer := await _read_without_graph(channel, method, params, error)) is None:
+        raise error
+    return answer
+
+
+async def _read_without_graph(
+    channel: RunChannel, method: str, params: Params, error: Exception
+) -> Any:
+    if method not in {"state", "history"} or is_of_platform(error):
+        return None
+    thread_id = params["thread_id"]
+    saver = SocketSaver(channel, thread_id)
+    if method == "state":
+        return await read_partial_state(None, saver, _config(params), error, thread_id)
+    saved = [item async for item in saver.alist(_config(params), **_history_options(params))]
+    return [await to_partial_state(None, saver, item, error, thread_id) for item in saved] or None
 
 
 def _config(params: Params) -> RunnableConfig:
@@ -56,19 +102,50 @@ def _config(params: Params) -> RunnableConfig:
 
 
 async def _state(graph: AnyGraph, params: Params) -> dict[str, Any]:
-    state = await graph.aget_state(_config(params), subgraphs=bool(params.get("subgraphs")))
-    return snapshot(state, params["thread_id"])
+    config, thread_id = _config(params), params["thread_id"]
+    try:
+        state = await graph.aget_state(config, subgraphs=bool(params.get("subgraphs")))
+        return snapshot(state, thread_id)
+    except Exception as error:
+        if is_of_platform(error):
+            raise
+        answer = await read_partial_state(graph, _saver(graph), config, error, thread_id)
+        if answer is None:
+            raise
+        return answer
 
 
 async def _history(graph: AnyGraph, params: Params) -> list[dict[str, Any]]:
-    before = params.get("before")
+    options = _history_options(params)
+    try:
+        return [
+            snapshot(state, params["thread_id"])
+            async for state in graph.aget_state_history(_config(params), **options)
+        ]
+    except Exception as error:
+        if is_of_platform(error):
+            raise
+        saved = [item async for item in _saver(graph).alist(_config(params), **options)]
+        if not saved:
+            raise
+    # One state that the graph refuses ends its iteration, so each is read by itself.
+    return [await _state(graph, {**params, "checkpoint": _reference(item)}) for item in saved]
+
+
+def _history_options(params: Params) -> dict[str, Any]:
     options: dict[str, Any] = {"limit": params.get("limit", 1), "filter": params.get("metadata")}
-    if before:
+    if before := params.get("before"):
         options["before"] = {"configurable": {"checkpoint_id": before}}
-    return [
-        snapshot(state, params["thread_id"])
-        async for state in graph.aget_state_history(_config(params), **options)
-    ]
+    return options
+
+
+def _reference(saved: CheckpointTuple) -> dict[str, Any]:
+    configurable = saved.config["configurable"]
+    return {name: configurable[name] for name in ("checkpoint_id", "checkpoint_ns")}
+
+
+def _saver(graph: AnyGraph) -> SocketSaver:
+    return cast("SocketSaver", graph.checkpointer)
 
 
 class EditResult(NamedTuple):
@@ -81,14 +158,43 @@ class EditResult(NamedTuple):
 async def _update(graph: AnyGraph, params: Params) -> EditResult:
     config = _config(params)
     config["metadata"] = dict(params.get("run_metadata") or {})
+    if config["configurable"].get("checkpoint_id"):
+        await require_checkpoint(_saver(graph), config)
+    head = await _saver(graph).aget_tuple(config)
     values = _values(params.get("values"))
-    new_config = await graph.aupdate_state(config, values, as_node=params.get("as_node"))
+    try:
+        new_config = await graph.aupdate_state(config, values, as_node=params.get("as_node"))
+    except Exception as error:
+        base = await _repair_base(graph, config, head, error)
+        if base is None:
+            raise
+        base["metadata"] = config["metadata"]
+        new_config = await graph.aupdate_state(base, values, as_node=params.get("as_node"))
     reference = {
         name: value
         for name, value in new_config["configurable"].items()
         if name in ("thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map")
     }
     return EditResult(reference, await _thread_row(graph, params))
+
+
+async def _repair_base(
+    graph: AnyGraph, config: RunnableConfig, head: CheckpointTuple | None, error: Exception
+) -> RunnableConfig | None:
+    """Return the config of a state to edit instead of the thread's, which the graph refuses.
+
+    None if the graph reads the thread's state, so that the edit itself is at fault.
+    """
+    has_base = config["configurable"].keys() & {"checkpoint_id", "checkpoint_map"}
+    if has_base or head is None or is_of_platform(error):
+        return None
+    if await is_readable(graph, head.config):
+        return None
+    ancestor = await find_readable_ancestor(graph, _saver(graph), head.config)
+    if ancestor is None and not config["configurable"]["checkpoint_ns"]:
+        _saver(graph).hide_head()
+        return {"configurable": dict(config["configurable"])}
+    return ancestor
 
 
 async def _supersteps(graph: AnyGraph, params: Params) -> EditResult:
@@ -139,7 +245,12 @@ async def _subgraphs(graph: AnyGraph, params: Params) -> dict[str, Any]:
 
 
 async def _describe(graph: AnyGraph, _: Params) -> dict[str, Any]:
-    return {"schemas": describe.schemas(graph), "drawing": await describe.drawing(graph)}
+    schemas = describe.schemas(graph)
+    try:
+        return {"schemas": schemas, "drawing": await describe.drawing(graph)}
+    except Exception as error:  # noqa: BLE001 (the drawing calls the agent's code)
+        problem = f"{type(error).__name__}: {error_text(error)}"
+        return {"schemas": schemas, "drawing": None, "problem": problem}
 
 
 _METHODS: dict[str, tuple[Access, Callable[[AnyGraph, Params], Awaitable[Any]]]] = {

@@ -204,16 +204,17 @@ class Host:
             if method == "auth":
                 channel.notify("result", True, encoding.dumps(await self._authorize(params)))
                 return
-            if graph_id not in self._graphs:
-                raise ProjectError(f"This revision has no graph `{graph_id}`.")
-            value = await calls.execute(
-                channel, self._graphs[graph_id], self._store, method, params
-            )
+            if graph_id in self._graphs:
+                graph = self._graphs[graph_id]
+                value = await calls.execute(channel, graph, self._store, method, params)
+            else:
+                missing = ProjectError(f"This revision has no graph `{graph_id}`.")
+                value = await calls.execute_without_graph(channel, method, params, missing)
             if isinstance(value, calls.EditResult):
                 channel.notify("result", True, encoding.dumps(value.answer), value.thread_row)
             else:
                 channel.notify("result", True, encoding.dumps(value))
-        except Exception as error:  # noqa: BLE001 (the agent's own code runs here)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 (the agent's own code runs here)
             if not isinstance(error, ProjectError):
                 log_failure(error, f"`{method}` of graph `{graph_id}`" if graph_id else method)
             reason = {"error": type(error).__name__, "message": error_text(error)}

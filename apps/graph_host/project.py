@@ -73,15 +73,10 @@ class AgentProject:
                 _add_to_path(folder)
                 if is_flat_package(folder):
                     sys.meta_path.append(_FlatPackageFinder(folder))
+        # The platform sets the variables of a `.env` file when it starts this process.
         env = self.config.get("env")
-        if isinstance(env, dict):
-            variables = {str(name): str(value) for name, value in env.items()}
-        elif isinstance(env, str):
-            variables = _read_variables(self.folder / env)
-        else:
-            variables = {}
-        for name, value in variables.items():
-            os.environ.setdefault(name, value)
+        for name, value in env.items() if isinstance(env, dict) else ():
+            os.environ.setdefault(str(name), str(value))
         if level := os.environ.get("LOG_LEVEL"):
             logging.basicConfig(level=level.upper())
 
@@ -226,28 +221,3 @@ def _format_traceback(error: BaseException, root: Path) -> str:
     lines += traceback.format_exception_only(error)
     text = "".join(lines).rstrip()
     return text.replace(f"{root}{os.sep}", "").replace(f"{sys.prefix}{os.sep}", "")
-
-
-def _read_variables(path: Path) -> dict[str, str]:
-    """Return the variables of a .env file; empty if the file is missing."""
-    try:
-        return parse_env_file(path.read_text(encoding="utf-8"))
-    except OSError:
-        return {}
-
-
-def parse_env_file(text: str) -> dict[str, str]:
-    """Return the variables in the `NAME=value` lines of a .env file."""
-    variables = {}
-    for line in text.splitlines():
-        entry = line.strip().removeprefix("export ").lstrip()
-        name, equals, value = entry.partition("=")
-        if not equals or entry.startswith("#"):
-            continue
-        value = value.strip()
-        if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
-            value = value[1:-1]
-        else:
-            value = value.partition(" #")[0].rstrip()
-        variables[name.strip()] = value
-    return variables

@@ -21,8 +21,14 @@ from .checkpoint_cache import RunCache, StoredCheckpoint
 from .events import Converter, Event, Modes
 from .failure_log import error_text, log_failure
 from .graphs import AnyGraph, Graph, known_context, to_command
+from .partial_states import (
+    find_readable_ancestor,
+    is_of_platform,
+    is_readable,
+    read_partial_state,
+)
 from .rpc import RunChannel
-from .saver import SocketSaver
+from .saver import SocketSaver, require_checkpoint
 from .snapshots import thread_row
 from .store import current_run_key
 from .trace_parent import trace_below
@@ -137,8 +143,9 @@ class RunExecution:
                 user=config["configurable"].get("langgraph_auth_user"),
             ) as graph:
                 try:
+                    await self._require_base(config)
                     graph_context = known_context(graph, context, self._own_configurable())
-                    await self._stream(graph, config, graph_context)
+                    await self._stream_repaired(graph, config, graph_context)
                 except asyncio.CancelledError:
                     done = {"status": "cancelled"}
                 except GraphDrained:
@@ -164,6 +171,30 @@ class RunExecution:
         log_failure(error, f"run {start['run_id']} of graph `{start['graph_id']}`{attempt}")
         _clear_frames(error)
         return {"status": "error", "error": details}
+
+    async def _stream_repaired(self, graph: AnyGraph, config: RunnableConfig, context: Any) -> None:
+        """Stream the run; on a head that the graph refuses, start new input from an older state."""
+        head, is_new_input = self._cache.head, self._input_replaces_tasks()
+        try:
+            await self._stream(graph, config, context)
+        except Exception as error:
+            is_at_start = head is not None and self._cache.head is head
+            if not (is_new_input and is_at_start) or is_of_platform(error):
+                raise
+            if await is_readable(graph, self._thread_config()):
+                raise
+            ancestor = await find_readable_ancestor(graph, self._saver, self._thread_config())
+            if ancestor is None:
+                self._saver.hide_head()
+                config["configurable"].pop("checkpoint_id", None)
+            else:
+                config["configurable"] |= ancestor["configurable"]
+            await self._stream(graph, config, context)
+
+    def _input_replaces_tasks(self) -> bool:
+        """Whether the run starts from the thread's head with input that drops its open tasks."""
+        has_input = self._kwargs.get("input") is not None and not self._kwargs.get("command")
+        return has_input and not self._base() and not self._is_resumed
 
     async def _stream(self, graph: AnyGraph, config: RunnableConfig, context: Any) -> None:
         graph_input = self._input()
@@ -253,7 +284,12 @@ class RunExecution:
         """Return the thread's state after the run, for `wait` and for the thread's row."""
         if self._cache.is_empty:
             return {}
-        state = await graph.aget_state(self._thread_config())
+        try:
+            state = await graph.aget_state(self._thread_config())
+        except Exception as error:
+            if is_of_platform(error):
+                raise
+            return await self._partial_final_state(graph, error)
         if state.created_at is None:
             return {}
         return {
@@ -262,6 +298,15 @@ class RunExecution:
             if state.interrupts
             else None,
         }
+
+    async def _partial_final_state(self, graph: AnyGraph, error: Exception) -> dict[str, Any]:
+        """Return the values of a state whose tasks the graph cannot prepare."""
+        thread_id = self._start["thread_id"]
+        config = self._thread_config()
+        state = await read_partial_state(graph, self._saver, config, error, thread_id)
+        if state is None:
+            return {}
+        return {"values": encoding.dumps(state["values"]), "is_state_partial": True}
 
     def _emit(self, name: str, data: Any) -> None:
         self._buffer.put((name, encoding.dumps(data)))
@@ -357,6 +402,11 @@ class RunExecution:
         if base.get("checkpoint_map"):
             reference["checkpoint_map"] = base["checkpoint_map"]
         return reference
+
+    async def _require_base(self, config: RunnableConfig) -> None:
+        """Raise if the run's start checkpoint does not exist: LangGraph would start empty."""
+        if config["configurable"].get("checkpoint_id"):
+            await require_checkpoint(self._saver, config)
 
     def _thread_config(self) -> RunnableConfig:
         return {"configurable": {"thread_id": self._start["thread_id"], "checkpoint_ns": ""}}

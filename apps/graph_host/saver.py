@@ -46,6 +46,19 @@ class ForeignThread(ValueError):
     """A run may list the checkpoints of its own thread only."""
 
 
+class CheckpointNotFound(LookupError):
+    """The thread has no checkpoint with the id of a reference."""
+
+
+async def require_checkpoint(saver: BaseCheckpointSaver[Any], config: RunnableConfig) -> None:
+    """Raise `CheckpointNotFound` unless the checkpoint of the config exists."""
+    if await saver.aget_tuple(config) is None:
+        configurable = config["configurable"]
+        raise CheckpointNotFound(
+            f"Thread {configurable['thread_id']} has no checkpoint {configurable['checkpoint_id']}."
+        )
+
+
 def _is_inline(value: Any) -> bool:
     kind = type(value)
     if kind is str:
@@ -86,6 +99,11 @@ class SocketSaver(BaseCheckpointSaver[str]):
         self._thread_id = thread_id
         self._cache = cache
         self._durable = durable
+
+    def hide_head(self) -> None:
+        """Make the graph see an empty thread. Requires a cache; stored checkpoints stay."""
+        if self._cache is not None:
+            self._cache.add_read("", None, None)
 
     # Reading
 

@@ -16,7 +16,13 @@ from apps.agent_server.models import AgentRun, Assistant, Thread
 from apps.agent_server.schemas.runs import RunBody
 from apps.agent_server.scope import Scope
 from apps.agent_server.services import dispatch, runs
-from tests.factories.agent_server import AgentFactory, ThreadFactory, route_of, sibling_workspace
+from tests.factories.agent_server import (
+    AgentFactory,
+    CheckpointFactory,
+    ThreadFactory,
+    route_of,
+    sibling_workspace,
+)
 from tests.factories.api_keys import key_for
 
 BUSY = (
@@ -169,14 +175,16 @@ def test_request_overrides_the_assistants_configuration(post, agent):
     assert kwargs["config"]["configurable"].items() > kwargs["context"].items()
 
 
-def test_starting_checkpoint_is_stored(post):
+def test_starting_checkpoint_is_stored(post, thread):
     checkpoint_id = "1ef4f797-8335-6428-8001-8a1503f9b875"
+    CheckpointFactory(thread=thread, checkpoint_id=checkpoint_id)
+    reference = {"checkpoint_id": checkpoint_id, "checkpoint_ns": ""}
 
     by_id = post({"assistant_id": "agent", "checkpoint_id": checkpoint_id})
     by_checkpoint = post(
         {
             "assistant_id": "agent",
-            "checkpoint": {"checkpoint_id": checkpoint_id, "checkpoint_ns": "", "thread_id": "x"},
+            "checkpoint": {**reference, "thread_id": str(thread.thread_id)},
         }
     )
 
@@ -225,6 +233,16 @@ def test_delayed_run_stores_its_planned_start(post, thread):
             {"assistant_id": "agent", "checkpoint_id": "old"},
             422,
             INVALID_UUID,
+        ),
+        (
+            {"assistant_id": "agent", "config": {"configurable": {"checkpoint_id": "old"}}},
+            422,
+            "config.configurable.checkpoint_id: must be the UUID of a checkpoint",
+        ),
+        (
+            {"assistant_id": str(UUID(int=7)), "checkpoint_id": str(UUID(int=8))},
+            404,
+            "Thread or assistant not found.",
         ),
     ],
 )

@@ -11,7 +11,12 @@ from apps.agent_server.messaging import calls, messages
 from apps.agent_server.models import AgentRun, Thread
 from apps.core.sync_bridge import in_thread
 from tests.agent_server.asgi import Caller
-from tests.factories.agent_server import AgentFactory, AgentRunFactory, ThreadFactory
+from tests.factories.agent_server import (
+    AgentFactory,
+    AgentRunFactory,
+    CheckpointFactory,
+    ThreadFactory,
+)
 from tests.factories.organizations import WorkspaceMembershipFactory
 
 BLANK = {
@@ -282,6 +287,7 @@ async def test_other_states_are_requested_from_the_graph(call, agent, graph_requ
     path, revision = f"/threads/{thread.thread_id}", agent.active_revision_id
     checkpoint_id = "1ef4f797-8335-6428-8001-8a1503f9b875"
     reference = {"checkpoint_id": checkpoint_id, "checkpoint_ns": "", "checkpoint_map": None}
+    await in_thread(CheckpointFactory, thread=thread, checkpoint_id=checkpoint_id)
 
     live = await call("GET", f"{path}/state")
     await call("GET", f"{path}/state/{checkpoint_id}?subgraphs=1")

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID, uuid4
 
 import pytest
-from langgraph_sdk.errors import ConflictError
+from langgraph_sdk.errors import ConflictError, NotFoundError, UnprocessableEntityError
 
 from tests.compatibility.chosen_clients import requires_client
 from tests.contract.sdk_calls import rejection, run_graph
@@ -111,22 +111,14 @@ def test_the_state_is_read_at_a_checkpoint_object(client):
     assert state["values"] == planned["values"]
 
 
-@pytest.mark.parametrize("checkpoint_id", [UNKNOWN_CHECKPOINT, "not-a-uuid"])
-def test_an_unknown_checkpoint_is_an_empty_state_with_its_id(client, checkpoint_id):
-    thread_id = run_graph(client)
-
-    state = client.threads.get_state(thread_id, checkpoint_id=checkpoint_id)
-
-    assert (state["values"], state["next"]) == ({}, [])
-    assert state["checkpoint"]["checkpoint_id"] == checkpoint_id
-
-
-def test_a_checkpoint_of_a_thread_without_runs_is_an_empty_state_with_its_id(client):
-    thread_id = client.threads.create()["thread_id"]
-
-    state = client.threads.get_state(thread_id, checkpoint_id=UNKNOWN_CHECKPOINT)
-
-    assert (state["values"], state["checkpoint"]["checkpoint_id"]) == ({}, UNKNOWN_CHECKPOINT)
+@pytest.mark.parametrize(
+    ("checkpoint_id", "error"),
+    [(UNKNOWN_CHECKPOINT, NotFoundError), ("not-a-uuid", UnprocessableEntityError)],
+)
+def test_the_state_at_an_unknown_checkpoint_is_refused(client, checkpoint_id, error):
+    for thread_id in (run_graph(client), client.threads.create()["thread_id"]):
+        with pytest.raises(error, match="checkpoint_id: "):
+            client.threads.get_state(thread_id, checkpoint_id=checkpoint_id)
 
 
 def test_posting_without_a_checkpoint_is_rejected(client, raw):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from langgraph_sdk.errors import NotFoundError
 
 UNKNOWN_CHECKPOINT = "1ef4f797-8335-6428-8001-8a1503f9b875"
 
@@ -472,16 +473,16 @@ def test_a_fork_before_an_interrupt_is_interrupted_again(client, interrupted_thr
     assert result["notes"] == ["draft", "answer 0: no", "sent"]
 
 
-def test_a_run_from_an_unknown_checkpoint_starts_empty(client, finished_thread):
-    empty = client.runs.wait(
-        finished_thread, "steps", input=None, checkpoint_id=UNKNOWN_CHECKPOINT, raise_error=False
-    )
-    result = client.runs.wait(
-        finished_thread, "steps", input={"notes": ["new"]}, checkpoint_id=UNKNOWN_CHECKPOINT
-    )
+def test_a_run_from_an_unknown_checkpoint_is_not_found(client, finished_thread):
+    state = client.threads.get_state(finished_thread)
 
-    assert empty["__error__"]["error"] == "EmptyInputError"
-    assert result["notes"] == ["new", "plan", "write", "review"]
+    for graph_input in (None, {"notes": ["new"]}):
+        with pytest.raises(NotFoundError, match=UNKNOWN_CHECKPOINT):
+            client.runs.wait(
+                finished_thread, "steps", input=graph_input, checkpoint_id=UNKNOWN_CHECKPOINT
+            )
+
+    assert client.threads.get_state(finished_thread) == state
 
 
 @pytest.mark.parametrize("field", ["checkpoint_id", "checkpoint"])

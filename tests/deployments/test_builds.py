@@ -261,6 +261,51 @@ def test_a_graph_that_cannot_be_imported_fails_the_build(deployment, repository)
     assert "`./agent.py` has no `nothing`. It defines: " in revision.failure
 
 
+FACTORIES = """
+import socket, time
+from agent import graph as shout
+
+def by_user(config):
+    return {"ada": shout}[config["configurable"]["user"]]
+
+def connected(config):
+    socket.create_connection(("127.0.0.1", 9), 2)
+    return shout
+
+def exits(config):
+    raise SystemExit("no settings")
+
+def hangs(config):
+    time.sleep(600)
+"""
+
+
+def test_factories_that_fail_without_their_environment_are_deployed(
+    deployment, repository, settings
+):
+    settings.GRAPH_IMPORT_TIMEOUT_SECONDS = 30
+    factories = ("hangs", "by_user", "connected", "exits")
+    graphs = {name: f"./factories.py:{name}" for name in factories} | CONFIG["graphs"]
+    config = json.dumps({**CONFIG, "graphs": graphs})
+    repository.commit({**WORKING, "factories.py": FACTORIES, "langgraph.json": config})
+
+    revision = build_revision(deployment)
+
+    assert (revision.status, revision.failure) == ("DEPLOYED", "")
+    lines = LogLine.unscoped.filter(revision=revision, level="WARNING").order_by("pk")
+    prefix = "its schemas and drawing are made on request, because the build could not:"
+    messages = [line.message.strip() for line in lines]
+    assert messages[0].startswith(f"hangs: {prefix} its creation exceeded its time limit of 30 s")
+    assert messages[1] == f"by_user: {prefix} KeyError: 'user'"
+    assert messages[2].startswith(f"connected: {prefix} ")
+    assert messages[3:] == [f"exits: {prefix} SystemExit: no settings"]
+    rows = RevisionGraph.unscoped.filter(revision=revision)
+    assert {row.graph_id: bool(row.schemas) for row in rows} == {
+        **dict.fromkeys(factories, False),
+        "shout": True,
+    }
+
+
 MALICIOUS_SETUP = """
 import os, pathlib, socket, urllib.request
 

@@ -6,6 +6,8 @@ from django.test import Client
 from apps.api_keys import services as api_keys
 from apps.deployments.models import Deployment, Revision
 from apps.deployments.statuses import RevisionStatus as S
+from apps.tracing.models import Project
+from apps.tracing.services import delete_project
 from tests.factories.api_keys import key_for
 from tests.factories.deployments import DeploymentFactory, LogLineFactory, RevisionFactory
 from tests.factories.organizations import WorkspaceFactory
@@ -401,3 +403,44 @@ def test_deployment_is_stopped_restarted_and_started(call, outsider_call):
     assert post("start") == (200, "READY")
     assert post("start") == (200, "READY")
     assert Deployment.unscoped.get().host_generation == 3
+
+
+def find_projects(workspace):
+    return set(Project.objects.for_workspace(workspace).present().values_list("name", flat=True))
+
+
+def test_tracing_projects_are_deleted_with_their_deployments_on_request(workspace):
+    call = make_call(key_for(workspace, "admin"))
+    first, second, kept = [create(call, name=name)["id"] for name in ("a", "b", "c")]
+    project = Project.objects.for_workspace(workspace).get(name="a")
+
+    invalid = call("delete", f"/v2/deployments/{first}?delete_tracing_project=perhaps")
+    single = call("delete", f"/v2/deployments/{first}?delete_tracing_project=true")
+    query = f"deployment_ids={second}&delete_tracing_project=true"
+    several = call("delete", f"/v2/deployments?{query}")
+    without = call("delete", f"/v2/deployments/{kept}?delete_tracing_project=false")
+
+    assert (invalid[0], single[0], several[0], without[0]) == (422, 204, 200, 204)
+    assert find_projects(workspace) & {"a", "b", "c"} == {"c"}
+    project.refresh_from_db()
+    assert project.deleted_at is not None
+
+
+def test_tracing_project_of_a_deleted_deployment_may_be_gone_already(workspace):
+    call = make_call(key_for(workspace, "admin"))
+    created = create(call)
+    delete_project(project=Project.objects.for_workspace(workspace).get(name="agent"))
+
+    path = f"/v2/deployments/{created['id']}?delete_tracing_project=true"
+
+    assert call("delete", path) == (204, None)
+
+
+def test_deleting_the_tracing_project_needs_its_permission(call, workspace):
+    created = create(call)
+    path = f"/v2/deployments/{created['id']}?delete_tracing_project=true"
+    many = f"/v2/deployments?deployment_ids={created['id']}&delete_tracing_project=true"
+
+    assert (call("delete", path)[0], call("delete", many)[0]) == (403, 403)
+    assert Deployment.unscoped.filter(deleted_at=None).count() == 1
+    assert "agent" in find_projects(workspace)

@@ -2,11 +2,19 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import Any
+from uuid import uuid4
 
 import factory
 from django.utils import timezone
 
-from apps.agent_server.models import AgentRun, Cron, StoreItem, Thread, WebhookDelivery
+from apps.agent_server.models import (
+    AgentRun,
+    Checkpoint,
+    Cron,
+    StoreItem,
+    Thread,
+    WebhookDelivery,
+)
 from apps.agent_server.services.assistants import ensure_system_assistants, system_assistant_id
 from apps.deployments import routes
 from apps.deployments.models import Deployment, Revision, RevisionGraph
@@ -56,6 +64,20 @@ class ThreadFactory(UnscopedFactory[Thread]):
 
     deployment = factory.SubFactory(AgentFactory)
     workspace = factory.SelfAttribute("deployment.workspace")
+
+
+class CheckpointFactory(factory.django.DjangoModelFactory[Checkpoint]):
+    """A checkpoint without values."""
+
+    class Meta:
+        model = Checkpoint
+
+    thread = factory.SubFactory(ThreadFactory)
+    checkpoint_id = factory.LazyFunction(uuid4)
+    kind = "msgpack"
+    blob = b""
+    blob_versions = factory.LazyFunction(dict)
+    metadata = factory.LazyFunction(dict)
 
 
 class AgentRunFactory(UnscopedFactory[AgentRun]):

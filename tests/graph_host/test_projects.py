@@ -184,15 +184,14 @@ def test_an_invalid_langgraph_json_is_reported_as_a_problem(host):
     )
 
 
-def test_variables_of_the_env_file_do_not_override_the_deployment(host):
+def test_variables_of_langgraph_json_do_not_override_the_deployment(host):
     agent_host = host(
         {
-            "my.env": "# a comment\nexport WORD='from file'\nPATH=/never\nEMPTY=\n",
             "agent.py": STATE
             + "import os\ngraph = build_graph(os.environ['WORD'], os.environ['PATH'])",
         },
         graphs={"a": "./agent.py:graph"},
-        env="my.env",
+        env={"WORD": "from file", "PATH": "/never"},
     )
 
     word, path = agent_host.run("a", {"input": {"words": []}})[0][-1][1]["words"]

@@ -122,9 +122,14 @@ class CallSession:
 def _check_error(body: bytes) -> bytes:
     """Return the body of a failed call as the platform reads it."""
     reason = loads_small(body)
-    return error_body(str(reason["error"]), str(reason["message"]))
+    name = str(reason["error"])
+    return error_body(name, str(reason["message"]), is_of_agent=name not in _REQUEST_ERRORS)
 
 
-def error_body(name: str, message: str) -> bytes:
-    """Return the JSON body of a failed call."""
-    return dumps({"error": name, "message": message})
+_REQUEST_ERRORS = frozenset({"Refused", "LinkClosed"})
+"""Errors of a host whose request the platform did not execute."""
+
+
+def error_body(name: str, message: str, *, is_of_agent: bool = False) -> bytes:
+    """Return the JSON body of a failed call; `is_of_agent`: the agent's own code raised."""
+    return dumps({"error": name, "message": message, "is_of_agent": is_of_agent})

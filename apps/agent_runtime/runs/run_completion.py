@@ -68,7 +68,8 @@ class RunCompletion:
         self.pending.add(run.run_id)
         result = build_result(run, outcome, timed_out=timed_out)
         try:
-            if result.run_end.state is STATE_UNKNOWN and not rollback:
+            run_end = result.run_end
+            if run_end.state is STATE_UNKNOWN and run_end.values is None and not rollback:
                 await self._read_state(run, result)
             if not rollback:
                 try:

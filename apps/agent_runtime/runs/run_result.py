@@ -31,7 +31,17 @@ class RunResult:
 
 
 HOST_FIELDS = frozenset(
-    ("status", "error", "values", "state", "interrupts", "asks", "unfinished", "closing")
+    (
+        "status",
+        "error",
+        "values",
+        "state",
+        "interrupts",
+        "asks",
+        "unfinished",
+        "closing",
+        "is_state_partial",
+    )
 )
 """Fields of a host's `done` frame. The engine's own outcomes have further fields."""
 
@@ -79,6 +89,10 @@ def _build_result(run: ClaimedRun, outcome: dict[str, Any], *, timed_out: bool) 
         run_end.error = storable(dumps(error)).decode()
     if outcome.get("is_state_unknown"):
         run_end.state = STATE_UNKNOWN
+    elif values is not None and outcome.get("is_state_partial"):
+        # Reads of the state call the graph, which may be able to prepare its tasks then.
+        run_end.values, run_end.state = as_bytes(values).decode(), STATE_UNKNOWN
+        run_end.size = len(run_end.values)
     elif values is not None and state is not None:
         values_json = as_bytes(values)
         run_end.values = values_json.decode()
@@ -119,6 +133,7 @@ class _Snapshot(msgspec.Struct):
     created_at: str | None
     values: msgspec.Raw
     tasks: list[_Task]
+    graph_error: Any = None
 
 
 _snapshot_decoder = msgspec.json.Decoder(_Snapshot)
@@ -136,6 +151,8 @@ def add_state(result: RunResult, snapshot: bytes) -> None:
         if bytes(task.interrupts) not in (b"[]", b"null")
     }
     run_end.values = values.decode()
+    if state.graph_error is not None:
+        return
     run_end.state = snapshot.decode()
     run_end.interrupts = dumps(interrupts).decode()
     run_end.size = 2 * len(snapshot)

@@ -20,6 +20,8 @@ from apps.deployments.routes import Route
 
 CACHE_BYTES = 32 * 1024 * 1024
 MAX_ENTRY_BYTES = 1024 * 1024
+GRAPH_ERROR_FIELD = b'"graph_error":'
+"""In a state that was read without its graph, which may answer the next time."""
 # Any other error is the fault of the agent's code or settings; a retry would not help.
 _PLATFORM_ERRORS = frozenset({"HostFailed", "TimeoutError", "RedisError", "GraphHostDied"})
 
@@ -108,7 +110,8 @@ class StateCache:
             self._answers.move_to_end(key)
             return cached
         answer = await call()
-        if len(answer) <= self._max_entry_bytes and key not in self._answers:
+        is_cacheable = len(answer) <= self._max_entry_bytes and GRAPH_ERROR_FIELD not in answer
+        if is_cacheable and key not in self._answers:
             self._answers[key] = answer
             self._size += len(answer)
             while self._size > self._max_bytes:

@@ -1,6 +1,7 @@
 """Endpoints that describe an assistant's graph: drawing, schemas, subgraphs.
 
-The build recorded these; the graph itself is called if the assistant's settings may change it.
+The build recorded these; the graph itself is called if the assistant's settings may change it, or
+if the build could not describe it.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def draw_graph(context: HttpRequestContext, assistant_id: str, query: GraphQuery
     `xray` draws nested graphs: all of them, or that many levels.
     """
     scope, record = _find_graph(context, assistant_id)
-    if query.xray is False and record.config is None:
+    if query.xray is False and record.config is None and record.graph.drawing:
         return json_response(record.graph.drawing)
     return partial(_send_answer, scope, record, "graph", {"xray": query.xray})
 
@@ -45,7 +46,7 @@ def describe_schemas(context: HttpRequestContext, assistant_id: str) -> Result:
     """Get the JSON Schemas of a graph's input, output, state and context; null if unknown."""
     scope, record = _find_graph(context, assistant_id)
     graph_id = record.graph.graph_id
-    if record.config is None:
+    if record.config is None and record.graph.schemas:
         return json_response({"graph_id": graph_id, **record.graph.schemas})
 
     async def send_schemas(_: HttpRequestContext) -> Response:

@@ -15,7 +15,7 @@ from apps.agent_server.endpoints.graph_calls import edit_errors, state_cache
 from apps.agent_server.messaging import calls
 from apps.agent_server.models import Thread
 from apps.agent_server.schemas import responses
-from apps.agent_server.schemas.base import CheckpointReference, JSONObject
+from apps.agent_server.schemas.base import CheckpointReference, JSONObject, parse_checkpoint_id
 from apps.agent_server.schemas.states import (
     HistoryBody,
     HistoryQuery,
@@ -27,24 +27,25 @@ from apps.agent_server.schemas.states import (
 )
 from apps.agent_server.schemas.threads import ThreadChanges
 from apps.agent_server.scope import Action, Scope
-from apps.agent_server.services import threads
+from apps.agent_server.services import checkpoints, threads
 from apps.agent_server.services.threads import StateSource
 from apps.agent_server.statuses import ThreadStatus
 from apps.agent_server.web.http_context import NO_CONTENT, HttpRequestContext, Response
 from apps.core.json import dumps, loads, loads_exact
 from apps.organizations.permissions import Permission
 
-_BLANK: JSONObject = {
-    "values": {},
-    "next": [],
-    "tasks": [],
-    "metadata": None,
-    "created_at": None,
-    "checkpoint": None,
-    "parent_checkpoint": None,
-    "interrupts": [],
-}
-BLANK_STATE = dumps(_BLANK)
+BLANK_STATE = dumps(
+    {
+        "values": {},
+        "next": [],
+        "tasks": [],
+        "metadata": None,
+        "created_at": None,
+        "checkpoint": None,
+        "parent_checkpoint": None,
+        "interrupts": [],
+    }
+)
 
 endpoints = EndpointGroup("threads")
 
@@ -116,6 +117,9 @@ def update_state(context: HttpRequestContext, thread_id: UUID, body: StateUpdate
         raise errors.GraphGone(source.graph_id)
     if source.status == ThreadStatus.BUSY:
         raise errors.ThreadBusy
+    if body.checkpoint is not None:
+        body.checkpoint.check_thread(thread_id)
+    checkpoints.require(thread.scope, thread_id, body.checkpoint_keys)
     return partial(_apply_update, thread, body)
 
 
@@ -158,11 +162,8 @@ def get_state_at(
 ) -> Result:
     """Get the state of a thread at a checkpoint."""
     thread = _find(context, thread_id)
-    try:
-        reference = CheckpointReference(checkpoint_id=UUID(checkpoint_id))
-    except ValueError:
-        blank = _blank_state_at(str(thread_id), checkpoint_id)
-        return _state_response(blank, query.select)
+    parsed_id = parse_checkpoint_id("checkpoint_id", checkpoint_id)
+    reference = CheckpointReference(checkpoint_id=parsed_id)
     return _state_at(thread, reference, query.select, subgraphs=query.subgraphs)
 
 
@@ -187,9 +188,10 @@ def _state_at(
     *,
     subgraphs: bool,
 ) -> Result:
+    reference.check_thread(thread.thread_id)
+    checkpoints.require(thread.scope, thread.thread_id, reference.keys)
     if thread.has_no_state:
-        blank = _blank_state_at(str(thread.thread_id), str(reference.checkpoint_id or ""))
-        return _state_response(blank, select)
+        return _state_response(BLANK_STATE, select)
     params = {"checkpoint": reference.model_dump(mode="json"), "subgraphs": subgraphs}
     return partial(_send_state, thread, params, select)
 
@@ -220,6 +222,9 @@ def search_history(context: HttpRequestContext, thread_id: UUID, body: HistoryBo
 
 def _history(context: HttpRequestContext, thread_id: UUID, body: HistoryBody) -> Result:
     thread = _find(context, thread_id)
+    if body.checkpoint is not None:
+        body.checkpoint.check_thread(thread_id)
+    checkpoints.require(thread.scope, thread_id, body.checkpoint_keys)
     params = {
         "limit": body.limit,
         "before": body.before_id,
@@ -249,11 +254,3 @@ def _state_response(state: bytes, select: list[str]) -> Response:
         if keys and isinstance(values, dict):
             selected["values"] = {key: values[key] for key in keys if key in values}
     return json_response(selected)
-
-
-def _blank_state_at(thread_id: str, checkpoint_id: str) -> bytes:
-    """An empty state that names the checkpoint, for one that does not exist."""
-    if not checkpoint_id:
-        return BLANK_STATE
-    checkpoint = {"thread_id": thread_id, "checkpoint_ns": "", "checkpoint_id": checkpoint_id}
-    return dumps({**_BLANK, "checkpoint": checkpoint, "checkpoint_id": checkpoint_id})

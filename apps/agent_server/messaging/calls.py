@@ -32,6 +32,12 @@ class CallFailed(errors.Unavailable):
         self.name = name
 
 
+class GraphFailed(CallFailed):
+    """The graph's own code raised; a retry would fail again."""
+
+    status, code = 400, "graph_failed"
+
+
 async def call_graph(
     route: Route,
     graph_id: str,
@@ -46,8 +52,9 @@ async def call_graph(
 
     Methods: `state` (`checkpoint`, `subgraphs`) and `history` (`limit`, `before`, `metadata`,
     `checkpoint`) of a thread; `graph` (`xray`), `schemas`, `subgraphs` (`namespace`, `recurse`),
-    `auth`, `embed`, `web`. Raises `CallFailed`,
-    or `AgentNotReady` and `AgentStopped` for a deployment that does not serve.
+    `auth`, `embed`, `web`. Raises `GraphFailed` if the graph's code raised, `CallFailed` if the
+    platform did not get a response, `AgentNotReady` and `AgentStopped` for a deployment that does
+    not serve.
     """
     revision_id = revision_id or route.active_revision_id
     if revision_id is None:
@@ -81,5 +88,9 @@ async def call_graph(
     body = response.body or b""
     if not response.succeeded:
         reason = loads(body)
-        raise CallFailed(reason["error"], reason["message"])
+        name, message = reason["error"], reason["message"]
+        if graph_id and reason.get("is_of_agent"):
+            text = message if name == "ProjectError" else f"{name}: {message}"
+            raise GraphFailed(name, f"Graph '{graph_id}' failed with {text}")
+        raise CallFailed(name, message)
     return body

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -11,7 +11,7 @@ from apps.agent_server.auth.custom_auth import AuthPending
 from apps.agent_server.messaging import calls
 from apps.agent_server.models import Thread
 from apps.agent_server.protocol.events import AgentTree
-from apps.agent_server.schemas.base import JSONObject
+from apps.agent_server.schemas.base import CheckpointKey, JSONObject
 from apps.agent_server.schemas.commands import (
     ChannelRun,
     InputRespond,
@@ -23,7 +23,7 @@ from apps.agent_server.schemas.commands import (
     build_run,
 )
 from apps.agent_server.scope import Scope
-from apps.agent_server.services import runs, threads
+from apps.agent_server.services import checkpoints, runs, threads
 from apps.agent_server.services.threads import StateSource, ThreadRow
 from apps.agent_server.statuses import ThreadStatus
 from apps.agent_server.web.http_context import HttpRequestContext
@@ -94,6 +94,8 @@ class CommandHandler:
             return self._envelope(command_id, error="invalid_argument", message=error.detail)
         except Forbidden as error:
             return self._envelope(command_id, error="permission_denied", message=error.detail)
+        except errors.CheckpointNotFound as error:
+            return self._envelope(command_id, error="no_such_checkpoint", message=error.detail)
         except AppError as error:
             message = f"{error.status}: {error.detail}"
             return self._envelope(command_id, error="unknown_error", message=message)
@@ -208,11 +210,14 @@ class CommandHandler:
             "metadata": None,
             "checkpoint": _reference(query.namespace) if query.namespace else None,
         }
-        states = await self._call_graph("history", history_params)
+        keys = [CheckpointKey("before", query.before, None)] if query.before else []
+        states = await self._call_graph("history", history_params, keys)
         return {"checkpoints": [_summary(state) for state in states or []]}
 
-    async def _call_graph(self, method: str, params: JSONObject) -> Any:
-        scope, source = await in_thread(self._state_source)
+    async def _call_graph(
+        self, method: str, params: JSONObject, keys: Sequence[CheckpointKey] = ()
+    ) -> Any:
+        scope, source = await in_thread(self._state_source, keys)
         if source.is_blank or source.graph_id is None:
             return None
         thread = Thread(pk=source.pk, thread_id=self._thread_id)
@@ -247,9 +252,11 @@ class CommandHandler:
             return False
         return thread.status == ThreadStatus.INTERRUPTED and bool(_pending_interrupts(thread))
 
-    def _state_source(self) -> tuple[Scope, StateSource]:
+    def _state_source(self, keys: Sequence[CheckpointKey]) -> tuple[Scope, StateSource]:
         scope = self._scope(Permission.AGENTS_READ)
-        return scope, threads.get_state_source(scope, self._thread_id)
+        source = threads.get_state_source(scope, self._thread_id)
+        checkpoints.require(scope, self._thread_id, keys)
+        return scope, source
 
 
 def _pending_interrupts(thread: ThreadRow) -> list[JSONObject]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, get_origin
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeVar, get_origin
 from uuid import UUID
 
 from pydantic import (
@@ -181,10 +181,47 @@ def _parse_list(name: str, values: Sequence[str]) -> list[str]:
     return [element for element in elements if element]
 
 
+class CheckpointKey(NamedTuple):
+    """A checkpoint that a request refers to, and the field that names it."""
+
+    field: str
+    checkpoint_id: UUID
+    namespace: str | None
+    """None: any namespace."""
+
+
 class CheckpointReference(Body):
     checkpoint_id: UUID | None = None
     checkpoint_ns: str = ""
-    checkpoint_map: JSONObject | None = None
+    checkpoint_map: dict[str, UUID | None] | None = None
+    thread_id: str | None = Field(None, exclude=True)
+    """Only checked: the path names the thread."""
+
+    @property
+    def keys(self) -> list[CheckpointKey]:
+        """The checkpoints that must exist; none without an id."""
+        if self.checkpoint_id is None:
+            return []
+        parents = [
+            CheckpointKey(f"checkpoint.checkpoint_map.{namespace}", parent_id, namespace)
+            for namespace, parent_id in (self.checkpoint_map or {}).items()
+            if parent_id is not None
+        ]
+        key = CheckpointKey("checkpoint.checkpoint_id", self.checkpoint_id, self.checkpoint_ns)
+        return [key, *parents]
+
+    def check_thread(self, thread_id: UUID) -> None:
+        """Raise `Invalid` if the reference names a checkpoint of another thread."""
+        if self.checkpoint_id is not None and self.thread_id not in {None, str(thread_id)}:
+            raise Invalid(f"checkpoint.thread_id: must be {thread_id}, the thread of the request")
+
+
+def parse_checkpoint_id(field: str, value: Any) -> UUID:
+    """Parse the id of a checkpoint in a part of the body that has no schema."""
+    try:
+        return UUID(str(value))
+    except ValueError:
+        raise Invalid(f"{field}: must be the UUID of a checkpoint") from None
 
 
 class Page(Body):

@@ -10,11 +10,13 @@ from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_
 from apps.agent_server import errors
 from apps.agent_server.schemas.base import (
     Body,
+    CheckpointKey,
     CheckpointReference,
     Flag,
     JSONObject,
     Query,
     as_list,
+    parse_checkpoint_id,
     to_snake_case,
 )
 from apps.agent_server.statuses import MultitaskStrategy
@@ -139,6 +141,25 @@ class RunBody(Body):
         if self.checkpoint_id is not None:
             reference["checkpoint_id"] = str(self.checkpoint_id)
         return reference if reference.get("checkpoint_id") else None
+
+    @property
+    def checkpoint_keys(self) -> list[CheckpointKey]:
+        """The checkpoints that the run refers to, in the order in which the graph host does."""
+        reference = self.checkpoint or CheckpointReference()
+        if self.checkpoint_id is not None:
+            key = CheckpointKey("checkpoint_id", self.checkpoint_id, reference.checkpoint_ns)
+            return [key, *reference.keys[1:]]
+        if reference.checkpoint_id is None:
+            configured = self.config.configurable.get("checkpoint_id")
+            if configured:
+                field = "config.configurable.checkpoint_id"
+                return [CheckpointKey(field, parse_checkpoint_id(field, configured), "")]
+        return reference.keys
+
+    def check_checkpoint_thread(self, thread_id: UUID) -> None:
+        """Raise `Invalid` if the run starts from a checkpoint of another thread."""
+        if self.checkpoint is not None:
+            self.checkpoint.check_thread(thread_id)
 
 
 class BatchedRun(RunBody):

@@ -7,7 +7,15 @@ from uuid import UUID
 
 from pydantic import Field
 
-from apps.agent_server.schemas.base import Body, CheckpointReference, Flag, JSONObject, Query
+from apps.agent_server.schemas.base import (
+    Body,
+    CheckpointKey,
+    CheckpointReference,
+    Flag,
+    JSONObject,
+    Query,
+    parse_checkpoint_id,
+)
 from apps.core.errors import Invalid
 
 FIELDS = frozenset(
@@ -39,12 +47,15 @@ class HistoryBody(Body):
         if isinstance(before, dict):
             inner = before.get("configurable")
             before = (inner if isinstance(inner, dict) else before).get("checkpoint_id")
-        if not before:
-            return None
-        try:
-            return str(UUID(str(before)))
-        except ValueError:
-            raise Invalid("before: must be the UUID of a checkpoint") from None
+        return str(parse_checkpoint_id("before", before)) if before else None
+
+    @property
+    def checkpoint_keys(self) -> list[CheckpointKey]:
+        """The checkpoints that the request refers to."""
+        keys = self.checkpoint.keys if self.checkpoint is not None else []
+        if self.before_id is not None:
+            keys = [*keys, CheckpointKey("before", UUID(self.before_id), None)]
+        return keys
 
 
 class StateBody(Body):
@@ -67,6 +78,15 @@ class StateUpdate(Body):
         if self.checkpoint is not None:
             return self.checkpoint.model_dump(mode="json", exclude_none=True)
         return {"checkpoint_id": str(self.checkpoint_id)} if self.checkpoint_id else None
+
+    @property
+    def checkpoint_keys(self) -> list[CheckpointKey]:
+        """The checkpoints that the request refers to."""
+        if self.checkpoint is not None:
+            return self.checkpoint.keys
+        if self.checkpoint_id is None:
+            return []
+        return [CheckpointKey("checkpoint_id", self.checkpoint_id, "")]
 
 
 class StatePatch(Body):

@@ -80,7 +80,7 @@ def set_latest(scope: Scope, assistant_id: UUID, number: int) -> Assistant:
     assistant = _lock_assistant(scope, assistant_id)
     version = _versions(assistant).filter(version=number).first()
     if version is None:
-        raise errors.AssistantNotFound
+        raise errors.AssistantNotFound("version", number)
     for name in AssistantVersion.FIELDS:
         setattr(assistant, name, getattr(version, name))
     assistant.version = number
@@ -118,7 +118,7 @@ def _lock_assistant(scope: Scope, assistant_id: UUID) -> Assistant:
     rows = assistants.available_queryset_for(scope).select_for_update(of=("self",))
     assistant = rows.filter(assistant_id=assistant_id).first()
     if assistant is None:
-        raise errors.AssistantNotFound
+        raise errors.AssistantNotFound(reference=assistant_id)
     return assistant
 
 

@@ -137,7 +137,7 @@ def available_queryset_for(scope: Scope) -> AssistantQuerySet:
 def get(scope: Scope, assistant_id: UUID) -> Assistant:
     assistant = available_queryset_for(scope).filter(assistant_id=assistant_id).first()
     if assistant is None:
-        raise errors.AssistantNotFound
+        raise errors.AssistantNotFound(reference=assistant_id)
     return assistant
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -13,6 +14,7 @@ from django.utils import timezone
 
 from apps.agent_server import errors, prepared_sql
 from apps.agent_server.models import AgentRun, Thread
+from apps.agent_server.schemas.base import CheckpointKey
 from apps.agent_server.scope import Scope
 from apps.agent_server.services.threads import IS_VISIBLE_THREAD, RETURNED_COLUMNS, ThreadRow
 from apps.core.ids import uuid7
@@ -158,6 +160,40 @@ DELETE FROM agent_server_checkpointblob WHERE ctid = ANY(ARRAY(
     LIMIT {BATCH_SIZE}
 ))
 """
+
+
+_FIND_MISSING = f"""
+SELECT key.position - 1
+FROM unnest(%s::uuid[], %s::text[]) WITH ORDINALITY AS key(id, namespace, position)
+WHERE NOT EXISTS (
+    SELECT 1 FROM agent_server_checkpoint c
+    WHERE c.thread_id = (SELECT id FROM agent_server_thread WHERE {IS_VISIBLE_THREAD})
+      AND c.checkpoint_id = key.id AND c.namespace = coalesce(key.namespace, c.namespace)
+)
+ORDER BY key.position LIMIT 1
+"""
+
+
+def find_missing(
+    scope: Scope, thread_id: UUID, keys: Sequence[CheckpointKey]
+) -> errors.CheckpointNotFound | None:
+    """The error for the first checkpoint that the thread does not have; None if it has all."""
+    if not keys:
+        return None
+    ids, namespaces = [key.checkpoint_id for key in keys], [key.namespace for key in keys]
+    row = prepared_sql.fetch_row(
+        _FIND_MISSING, [ids, namespaces, *scope.key, thread_id, scope.visible]
+    )
+    if row is None:
+        return None
+    key = keys[row[0]]
+    return errors.CheckpointNotFound(key.field, key.checkpoint_id, thread_id)
+
+
+def require(scope: Scope, thread_id: UUID, keys: Sequence[CheckpointKey]) -> None:
+    """Raise `CheckpointNotFound` if one of the checkpoints does not exist on the thread."""
+    if (error := find_missing(scope, thread_id, keys)) is not None:
+        raise error
 
 
 def copy(scope: Scope, thread_id: UUID, metadata: dict[str, Any]) -> ThreadRow:

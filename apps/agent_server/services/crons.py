@@ -15,7 +15,7 @@ from apps.agent_server.querysets import CronQuerySet
 from apps.agent_server.schemas.base import JSONObject
 from apps.agent_server.schemas.crons import CronChangesBase, CronCount, CronSearch, NewCron
 from apps.agent_server.scope import Scope
-from apps.agent_server.services import assistants, threads, webhooks
+from apps.agent_server.services import assistants, checkpoints, threads, webhooks
 from apps.core.ids import uuid7
 
 _SORTED_BY = {"cron_id": "id", "thread_id": "thread__thread_id"}
@@ -34,8 +34,19 @@ def create_on_thread(scope: Scope, threads_scope: Scope, thread_id: UUID, body: 
     return _insert(scope, body, thread)
 
 
+def _check_checkpoints(scope: Scope, thread: Thread | None, body: NewCron) -> None:
+    """Raise if the cron's runs would start from a checkpoint that their thread does not have."""
+    keys = body.checkpoint_keys
+    if thread is not None:
+        body.check_checkpoint_thread(thread.thread_id)
+        checkpoints.require(scope.unfiltered(), thread.thread_id, keys)
+    elif keys:
+        raise errors.CheckpointNotFound(keys[0].field, keys[0].checkpoint_id)
+
+
 def _insert(scope: Scope, body: NewCron, thread: Thread | None) -> Cron:
     _check_webhook(scope, body)
+    _check_checkpoints(scope, thread, body)
     assistant_id = _resolve_assistant_id(scope, body.assistant_id)
     cron = Cron(
         id=uuid7(),
@@ -60,7 +71,7 @@ def _resolve_assistant_id(scope: Scope, name_or_id: str) -> UUID:
     assistants.ensure_system_assistants(scope.route)
     assistant_id = assistants.resolve_id(scope, name_or_id)
     if not assistants.queryset_for(scope.unfiltered()).filter(assistant_id=assistant_id).exists():
-        raise errors.AssistantNotFound
+        raise errors.AssistantNotFound(reference=assistant_id)
     return assistant_id
 
 
@@ -113,6 +124,8 @@ def update(scope: Scope, cron_id: UUID, changes: CronChangesBase) -> Cron:
     body = NewCron.check(payload)
     if "webhook" in fields:
         _check_webhook(scope, body)
+    if fields.keys() & {"checkpoint", "checkpoint_id", "config"}:
+        _check_checkpoints(scope, cron.thread, body)
     cron.metadata = {**cron.metadata, **fields.get("metadata", {})}
     _apply_body(cron, body, {name: value for name, value in payload.items() if value is not None})
     cron.save()

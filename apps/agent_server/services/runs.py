@@ -19,6 +19,7 @@ from apps.agent_server.scope import Scope
 from apps.agent_server.services import (
     assistants,
     cancel_runs,
+    checkpoints,
     dispatch,
     queue_limits,
     statements,
@@ -95,6 +96,7 @@ def create_on_thread(scope: Scope, thread_id: UUID, body: RunBody) -> AgentRunRo
 
 def _create_on_thread(scope: Scope, thread_id: UUID, body: RunBody) -> AgentRunRow:
     parameters = _build_parameters(scope, body)
+    _check_checkpoints(scope, thread_id, body, parameters["assistant"])
     parameters |= {"thread": thread_id, "strategy": body.multitask_strategy.value}
     parameters |= {"on_completion": "keep", "supersedes": False}
     row = prepared_sql.fetch_row(statements.CREATE_ON_THREAD, parameters)
@@ -119,6 +121,8 @@ def _create_stateless(
 ) -> AgentRunRow:
     thread_id = uuid7()
     parameters = _build_parameters(scope, body, trace_parent)
+    if keys := body.checkpoint_keys:
+        raise errors.CheckpointNotFound(keys[0].field, keys[0].checkpoint_id)
     parameters |= {"thread": thread_id, "strategy": MultitaskStrategy.ENQUEUE.value}
     minutes, strategy = threads.resolve_ttl(scope.route, None)
     parameters |= {
@@ -130,7 +134,9 @@ def _create_stateless(
     }
     row = prepared_sql.fetch_row(statements.CREATE_ON_NEW_THREAD, parameters)
     if row is None:
-        raise _missing_reason(scope, parameters["assistant"]) or errors.ThreadOrAssistantNotFound
+        raise _missing_reason(scope, parameters["assistant"]) or errors.ThreadOrAssistantNotFound(
+            "assistant_id", parameters["assistant"]
+        )
     return _dispatch(row, thread_id, body)
 
 
@@ -154,6 +160,23 @@ def _create_batch(requests: Sequence[tuple[Scope, BatchedRun]]) -> list[AgentRun
         else:
             rows[index] = _create_on_thread(scope, body.thread_id, body)
     return [rows[index] for index in range(len(requests))]
+
+
+def _check_checkpoints(scope: Scope, thread_id: UUID, body: RunBody, assistant_id: UUID) -> None:
+    """Raise if the run refers to a checkpoint that its thread does not have.
+
+    The graph host checks again, since a rollback may delete the checkpoint until then.
+    """
+    body.check_checkpoint_thread(thread_id)
+    missing_checkpoint = checkpoints.find_missing(scope, thread_id, body.checkpoint_keys)
+    if missing_checkpoint is None:
+        return
+    if error := _missing_reason(scope, assistant_id):
+        raise error
+    thread_exists = threads.queryset_for(scope).filter(thread_id=thread_id).exists()
+    if not thread_exists and body.if_not_exists != "create":
+        raise errors.ThreadOrAssistantNotFound("thread_id", thread_id)
+    raise missing_checkpoint
 
 
 def _build_parameters(
@@ -203,7 +226,7 @@ def _retry_or_raise(
         raise error
     if not threads.queryset_for(scope).filter(thread_id=thread_id).exists():
         if body.if_not_exists != "create":
-            raise errors.ThreadOrAssistantNotFound
+            raise errors.ThreadOrAssistantNotFound("thread_id", thread_id)
         threads.insert(scope, thread_id, scope.owner_metadata)
     row = prepared_sql.fetch_row(statements.CREATE_ON_THREAD, parameters)
     if row is not None:
@@ -218,7 +241,8 @@ def _preempt(parameters: dict[str, Any]) -> tuple[Any, ...]:
     """Create a run and cancel the thread's other open runs."""
     row = prepared_sql.fetch_row(statements.CREATE_ON_THREAD, {**parameters, "supersedes": True})
     if row is None:
-        raise errors.ThreadOrAssistantNotFound  # the thread was deleted concurrently
+        # The thread was deleted concurrently.
+        raise errors.ThreadOrAssistantNotFound("thread_id", parameters["thread"])
     run_id, thread_pk, *_ = row
     cancel_runs.preempt(thread_pk, parameters["strategy"], run_id)
     return row
@@ -229,7 +253,7 @@ def _missing_reason(scope: Scope, assistant_id: UUID) -> AppError | None:
     rows = assistants.queryset_for(scope.unfiltered()).filter(assistant_id=assistant_id)
     graph_id = rows.values_list("graph_id", flat=True).first()
     if graph_id is None:
-        return errors.ThreadOrAssistantNotFound()
+        return errors.ThreadOrAssistantNotFound("assistant_id", assistant_id)
     return None if graph_id in scope.route.graph_ids else errors.GraphGone(graph_id)
 
 

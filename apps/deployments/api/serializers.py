@@ -174,7 +174,11 @@ class RevisionFilterSerializer(DeploymentPageSerializer):
     status = serializers.CharField(required=False, allow_blank=True)
 
 
-class DeleteSerializer(serializers.Serializer[Any]):
+class DeleteOptionsSerializer(serializers.Serializer[Any]):
+    delete_tracing_project = serializers.BooleanField(default=False)
+
+
+class DeleteSerializer(DeleteOptionsSerializer):
     deployment_ids = serializers.ListField(
         child=serializers.UUIDField(), allow_empty=False, max_length=100
     )

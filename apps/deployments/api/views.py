@@ -17,6 +17,7 @@ from apps.deployments import services
 from apps.deployments.api.serializers import (
     ChangesSerializer,
     CreateSerializer,
+    DeleteOptionsSerializer,
     DeleteSerializer,
     DeploymentFilterSerializer,
     DeploymentPageSerializer,
@@ -68,6 +69,15 @@ class ControlPlaneView(WorkspaceAPIView):
         rows = rows.filter(deployment__in=present.filter(pk=deployment_id))
         return get_or_404(rows, pk=revision_id)
 
+    def delete_deployments(self, deployment_ids: set[UUID], *, with_projects: bool) -> None:
+        if with_projects and not self.request.auth.may(Permission.PROJECTS_DELETE):
+            raise errors.Forbidden
+        services.delete_deployments(
+            workspace_id=self.workspace_id,
+            deployment_ids=deployment_ids,
+            with_projects=with_projects,
+        )
+
     def current_user(self) -> User | None:
         user_id = self.request.auth.user_id
         return User.objects.filter(pk=user_id).first() if user_id else None
@@ -105,9 +115,9 @@ class DeploymentsView(ControlPlaneView):
     @extend_schema(parameters=[DeleteSerializer], responses=OpenApiTypes.OBJECT)
     def delete(self, request: ApiRequest) -> Response:
         ids = {"deployment_ids": request.query_params.getlist("deployment_ids")}
-        services.delete_deployments(
-            workspace_id=self.workspace_id,
-            deployment_ids=set(validate(DeleteSerializer, ids)["deployment_ids"]),
+        query = validate(DeleteSerializer, {**request.query_params.dict(), **ids})
+        self.delete_deployments(
+            set(query["deployment_ids"]), with_projects=query["delete_tracing_project"]
         )
         return Response({})
 
@@ -139,14 +149,10 @@ class DeploymentView(ControlPlaneView):
         )
         return Response(deployment_json(self.deployment(deployment_id)))
 
-    @extend_schema(responses={204: None})
+    @extend_schema(parameters=[DeleteOptionsSerializer], responses={204: None})
     def delete(self, request: ApiRequest, deployment_id: UUID) -> Response:
-        if request.query_params.get("delete_tracing_project", "false").lower() == "true":
-            raise errors.BadRequest(
-                "Deleting the tracing project with its deployment is not supported yet: remove"
-                " delete_tracing_project."
-            )
-        services.delete_deployments(workspace_id=self.workspace_id, deployment_ids={deployment_id})
+        query = validate(DeleteOptionsSerializer, request.query_params)
+        self.delete_deployments({deployment_id}, with_projects=query["delete_tracing_project"])
         return Response(status=204)
 
 

@@ -15,7 +15,7 @@ from apps.deployments import errors, hosts, langgraph_json
 from apps.deployments.build_dirs import FileNotReadable, remove_revision
 from apps.deployments.builds import build_facts, clone, venv
 from apps.deployments.builds.build_context import BuildContext, BuildFailed
-from apps.deployments.builds.host_client import HostClient
+from apps.deployments.builds.host_client import CallFailed, CallTimedOut, HostClient
 from apps.deployments.models import Revision, RevisionGraph, Source
 from apps.deployments.routes import STUDIO_USER
 from apps.deployments.sandbox.usage import disk_usage
@@ -109,31 +109,75 @@ def _save_source(
 def _describe_graphs(
     context: BuildContext, project: langgraph_json.ProjectConfig
 ) -> tuple[list[RevisionGraph], dict[str, Any]]:
-    """Return the graphs as their host describes them, and the other facts of the project."""
-    graphs = []
-    with _launch_host(context, context.revision.attempt) as host:
-        client = HostClient(context, host)
-        hello = client.handshake()
-        context.log.write(f"    Python {hello['python']}, LangGraph {hello['langgraph']}")
-        # A graph factory that takes a user gets one if the project has authentication.
-        params = {"user": STUDIO_USER} if project.sections.auth else {}
-        for graph_id in project.graphs:
-            description = client.call(graph_id, "describe", params)
-            description = loads(storable(dumps(description)))
-            nodes = [str(node.get("id")) for node in description["drawing"]["nodes"]]
-            context.log.write(f"    {graph_id}: {', '.join(nodes)}")
-            graphs.append(
-                RevisionGraph(
-                    workspace_id=context.revision.workspace_id,
-                    revision_id=context.revision.pk,
-                    graph_id=graph_id,
-                    description=project.descriptions.get(graph_id, ""),
-                    schemas=description["schemas"],
-                    drawing=description["drawing"],
-                )
-            )
-        facts = build_facts.project_facts(context, project, hello)
-        return graphs, facts | {"disk_bytes": disk_usage([context.directory.folder])}
+    """Return the graphs as their hosts describe them, and the other facts of the project."""
+    remaining, graphs, hello = list(project.graphs), [], None
+    while hello is None or remaining:
+        with _launch_host(context, context.revision.attempt) as host:
+            client = HostClient(context, host)
+            is_first, hello = hello is None, client.handshake()
+            if is_first:
+                versions = f"Python {hello['python']}, LangGraph {hello['langgraph']}"
+                context.log.write(f"    {versions}")
+            while remaining:
+                graph_id = remaining.pop(0)
+                try:
+                    graphs.append(_describe_graph(context, project, client, graph_id))
+                except CallTimedOut as error:
+                    # The graph may block its host, so the next one needs another.
+                    graphs.append(_build_graph(context, project, graph_id, problem=str(error)))
+                    break
+    facts = build_facts.project_facts(context, project, hello)
+    return graphs, facts | {"disk_bytes": disk_usage([context.directory.folder])}
+
+
+def _describe_graph(
+    context: BuildContext, project: langgraph_json.ProjectConfig, client: HostClient, graph_id: str
+) -> RevisionGraph:
+    """Return the graph with its schemas and drawing, as far as it can be built now.
+
+    A factory may need a configuration that only a request has, or a service that a build does not
+    reach. What is missing is made on request.
+    """
+    # A graph factory that takes a user gets one if the project has authentication.
+    params = {"user": STUDIO_USER} if project.sections.auth else {}
+    try:
+        description = client.call(graph_id, "describe", params)
+    except CallTimedOut:
+        raise
+    except CallFailed as error:
+        return _build_graph(context, project, graph_id, problem=str(error))
+    description = loads(storable(dumps(description)))
+    drawing, problem = description["drawing"] or {}, description.get("problem")
+    if problem is None:
+        nodes = [str(node.get("id")) for node in drawing["nodes"]]
+        context.log.write(f"    {graph_id}: {', '.join(nodes)}")
+    return _build_graph(
+        context, project, graph_id, description["schemas"], drawing, problem=problem
+    )
+
+
+def _build_graph(
+    context: BuildContext,
+    project: langgraph_json.ProjectConfig,
+    graph_id: str,
+    schemas: dict[str, Any] | None = None,
+    drawing: dict[str, Any] | None = None,
+    *,
+    problem: str | None = None,
+) -> RevisionGraph:
+    """Return the unsaved row; a problem with its description is a warning in the build log."""
+    if problem is not None:
+        missing = "drawing is" if schemas else "schemas and drawing are"
+        reason = f"made on request, because the build could not: {problem}"
+        context.log.write(f"    {graph_id}: its {missing} {reason}", level="WARNING")
+    return RevisionGraph(
+        workspace_id=context.revision.workspace_id,
+        revision_id=context.revision.pk,
+        graph_id=graph_id,
+        description=project.descriptions.get(graph_id, ""),
+        schemas=schemas or {},
+        drawing=drawing or {},
+    )
 
 
 @transaction.atomic

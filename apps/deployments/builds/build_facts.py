@@ -9,12 +9,11 @@ from typing_extensions import TypedDict
 
 from apps.core.json import dumps, loads, storable
 from apps.deployments import errors
-from apps.deployments.build_dirs import FileNotReadable
 from apps.deployments.builds.build_context import BuildContext, BuildFailed
+from apps.deployments.env_file import read_env_file
 from apps.deployments.langgraph_json import ConfigError, ProjectConfig, server_config
 from apps.deployments.models import Revision
 from apps.deployments.services import environment
-from apps.graph_host.project import parse_env_file
 
 _ROUTES = TypeAdapter(
     Annotated[
@@ -46,9 +45,10 @@ _OPENAPI = TypeAdapter(_OpenAPIParts)
 
 def read_server_variables(context: BuildContext, project: ProjectConfig) -> dict[str, Any]:
     """Return the server configuration in the variables; `BuildFailed` names an invalid one."""
+    own_variables = environment.revision_variables(context.revision)
     environment_variables = {
-        **_env_file_variables(context, project),
-        **environment.revision_variables(context.revision),
+        **_env_variables(context, project, own_variables),
+        **own_variables,
     }
     try:
         config = server_config.read_server_config(environment_variables)
@@ -60,17 +60,14 @@ def read_server_variables(context: BuildContext, project: ProjectConfig) -> dict
     return config_json
 
 
-def _env_file_variables(context: BuildContext, project: ProjectConfig) -> dict[str, str]:
+def _env_variables(
+    context: BuildContext, project: ProjectConfig, own_variables: dict[str, str]
+) -> dict[str, str]:
     """Return the variables of `env`; those of the deployment override them."""
     env = project.raw.get("env")
     if isinstance(env, dict):
         return {name: str(value) for name, value in env.items()}
-    if not env:
-        return {}
-    try:
-        return parse_env_file(context.directory.read_text(project.resolve(env)))
-    except FileNotReadable:
-        return {}
+    return read_env_file(context.directory, project.path, project.raw, own_variables)
 
 
 def project_facts(

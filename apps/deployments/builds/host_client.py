@@ -21,6 +21,14 @@ _MAX_LINE_BYTES = 64 * 1024
 _MAX_RESULT_BYTES = 4 * 1024 * 1024
 
 
+class CallFailed(Exception):
+    """The code of a graph raised, or did not return in time; the message is for its author."""
+
+
+class CallTimedOut(CallFailed):
+    """The graph did not return in time, so the host may not respond to further calls."""
+
+
 class HostClient:
     """Calls a host of the revision being built and copies its output to the build log."""
 
@@ -48,29 +56,49 @@ class HostClient:
         return hello
 
     def call(self, graph_id: str, method: str, params: dict[str, Any] | None = None) -> Any:
-        """Call a method of one graph; `BuildFailed` has the exception of its code."""
+        """Call a method of one graph.
+
+        Raises `CallFailed`, or `BuildFailed` for an error of the project itself, such as a function
+        that does not return a graph.
+        """
         request = ("call", _KEY, graph_id, method, dumps(params or {}))
         self.host.socket.sendall(wire.encode(request))
-        *_, succeeded, value = self._next("result", f"The creation of graph {graph_id}")
+        frame = self._wait("result")
+        if frame is None:
+            seconds = settings.GRAPH_IMPORT_TIMEOUT_SECONDS
+            raise CallTimedOut(
+                f"its creation exceeded its time limit of {seconds} seconds"
+                " (GRAPH_IMPORT_TIMEOUT_SECONDS). Work that waits belongs in a node."
+            )
+        *_, succeeded, value = frame
         if not succeeded:
             reason = loads_small(value)
-            raise BuildFailed(f"Graph {graph_id}: {reason['error']}: {reason['message']}")
+            if reason["error"] == "ProjectError":
+                raise BuildFailed(reason["message"])
+            raise CallFailed(f"{reason['error']}: {reason['message']}")
         return loads_small(value, _MAX_RESULT_BYTES)
 
     def _next(self, kind: str, activity: str) -> wire.Frame:
         """Wait for a frame. Raises `BuildFailed` that names the activity after the limit."""
-        seconds = settings.GRAPH_IMPORT_TIMEOUT_SECONDS
-        deadline = time.monotonic() + seconds
+        frame = self._wait(kind)
+        if frame is None:
+            seconds = settings.GRAPH_IMPORT_TIMEOUT_SECONDS
+            raise BuildFailed(
+                f"{activity} exceeded its time limit of {seconds} seconds"
+                " (GRAPH_IMPORT_TIMEOUT_SECONDS). Work that waits belongs in a node."
+            )
+        return frame
+
+    def _wait(self, kind: str) -> wire.Frame | None:
+        """Wait for a frame; None after the limit."""
+        deadline = time.monotonic() + settings.GRAPH_IMPORT_TIMEOUT_SECONDS
         while time.monotonic() < deadline:
             while self._frames:
                 frame = self._frames.popleft()
                 if frame[0] == kind:
                     return frame
             self._receive()
-        raise BuildFailed(
-            f"{activity} exceeded its time limit of {seconds} seconds"
-            " (GRAPH_IMPORT_TIMEOUT_SECONDS). Work that waits belongs in a node."
-        )
+        return None
 
     def _receive(self) -> None:
         """Wait up to one tick for frames and output."""

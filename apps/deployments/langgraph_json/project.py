@@ -64,7 +64,7 @@ class ProjectConfig:
 
     def resolve(self, path: str) -> str:
         """Convert a path in `langgraph.json` to one relative to the repository's root."""
-        return _repository_path(self.folder, path)
+        return repository_path(self.folder, path)
 
 
 def parse(text: str, *, path: str, file_type: Callable[[str], str]) -> ProjectConfig:
@@ -80,7 +80,7 @@ def parse(text: str, *, path: str, file_type: Callable[[str], str]) -> ProjectCo
     graphs, descriptions = _parse_graphs(raw, folder, file_type)
     folders, packages = _parse_dependencies(raw, folder, file_type)
     pip_config = _optional_text(raw, "pip_config_file")
-    if pip_config is not None and file_type(_repository_path(folder, pip_config)) == "missing":
+    if pip_config is not None and file_type(repository_path(folder, pip_config)) == "missing":
         raise ConfigError(f"`pip_config_file` is {pip_config}, which is not in the repository.")
     return ProjectConfig(
         raw=raw,
@@ -165,7 +165,7 @@ def _check_target(label: str, target: str, folder: str, file_type: Callable[[str
         if not all(part.isidentifier() for part in location.split(".")):
             raise ConfigError(f"{label}: `{location}` is neither a file nor a module.")
         return
-    if file_type(_repository_path(folder, location)) not in ("file", "link"):
+    if file_type(repository_path(folder, location)) not in ("file", "link"):
         raise ConfigError(f"{label}: there is no file {location} in the repository.")
 
 
@@ -197,9 +197,9 @@ def _parse_source(
     if package is not None and not _PACKAGE.fullmatch(package):
         raise ConfigError(f"`source`: {package!r} is not a valid package name.")
     for name in ("pyproject.toml", "uv.lock"):
-        if file_type(_repository_path(folder, posixpath.join(root, name))) not in ("file", "link"):
+        if file_type(repository_path(folder, posixpath.join(root, name))) not in ("file", "link"):
             raise ConfigError(f"`source`: there is no {name} in {root}.")
-    return UvSource(_repository_path(folder, root), package)
+    return UvSource(repository_path(folder, root), package)
 
 
 def _parse_dependencies(
@@ -218,7 +218,7 @@ def _parse_dependencies(
         if not isinstance(entry, str) or not entry.strip():
             raise ConfigError(f"`dependencies`: {entry!r} must be a non-empty string.")
         if entry.startswith("."):
-            if file_type(_repository_path(folder, entry)) not in ("folder", "link"):
+            if file_type(repository_path(folder, entry)) not in ("folder", "link"):
                 raise ConfigError(f"`dependencies`: there is no folder {entry} in the repository.")
             folders.append(entry)
             continue
@@ -302,12 +302,12 @@ def _env_warnings(raw: dict[str, Any], folder: str, file_type: Callable[[str], s
         return []
     if not isinstance(env, str):
         raise ConfigError("`env` must be an object of variables or the path of a .env file.")
-    if file_type(_repository_path(folder, env)) == "missing":
+    if file_type(repository_path(folder, env)) == "missing":
         return [f"`env` is {env}, which is not in the repository and therefore ignored."]
     return []
 
 
-def _repository_path(folder: str, path: str) -> str:
+def repository_path(folder: str, path: str) -> str:
     """Return a path relative to the repository's root; reject a path outside the repository."""
     normalized = posixpath.normpath(posixpath.join(folder, path))
     if path.startswith("/") or normalized == ".." or normalized.startswith("../"):

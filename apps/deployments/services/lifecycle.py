@@ -22,6 +22,7 @@ from apps.deployments.services.environment import VariableChanges
 from apps.deployments.statuses import DeploymentStatus, RevisionStatus
 from apps.organizations.models import User, Workspace
 from apps.tracing import services as tracing
+from apps.tracing.models import Project
 
 DEPLOYMENT_TYPES = frozenset(
     {"dev_free", "dev", "prod", "dev_zero", "dev_free_zero", "serverless", "dedicated"}
@@ -178,10 +179,13 @@ _FIELDS_OF_A_BUILD = frozenset({"branch", "config_path", "resource_spec"})
 
 
 @transaction.atomic
-def delete_deployments(*, workspace_id: UUID, deployment_ids: Collection[UUID]) -> None:
+def delete_deployments(
+    *, workspace_id: UUID, deployment_ids: Collection[UUID], with_projects: bool = False
+) -> None:
     """Delete deployments: hide and stop them now, purge their data in a task.
 
-    All or nothing: an unknown id fails the call.
+    All or nothing: an unknown id fails the call. `with_projects`: also delete the projects to which
+    they trace, with all runs, also those that other clients sent there.
     """
     deployments = Deployment.objects.for_workspace(workspace_id).present()
     rows = list(
@@ -204,6 +208,15 @@ def delete_deployments(*, workspace_id: UUID, deployment_ids: Collection[UUID]) 
                 revision.pk, to=RevisionStatus.INTERRUPTED, detail="The deployment was deleted."
             )
         dispatch.purge_deployment(row.pk)
+        if with_projects:
+            _delete_tracing_project(row)
+
+
+def _delete_tracing_project(deployment: Deployment) -> None:
+    projects = Project.objects.for_workspace(deployment.workspace_id).present()
+    # The project may have been deleted before, or have another name now.
+    for project in projects.filter(name=deployment.name):
+        tracing.delete_project(project=project)
 
 
 def delete_workspace_deployments(workspace: Workspace) -> None:
