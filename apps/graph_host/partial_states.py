@@ -7,7 +7,7 @@ unreadable and all later runs and edits fail.
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
@@ -115,6 +115,6 @@ async def find_readable_ancestor(
         if saved is None or saved.parent_config is None:
             return None
         if await is_readable(graph, saved.parent_config):
-            return cast("RunnableConfig", saved.parent_config)
+            return saved.parent_config
         saved = await saver.aget_tuple(saved.parent_config)
     return None
