@@ -55,7 +55,7 @@ def reported_counts(draw: st.DrawFn) -> ReportedCounts:
         input_kinds=kinds_in,
         output_kinds=kinds_out,
         cached=draw(st.dictionaries(st.sampled_from(["audio", "image"]), COUNT, max_size=2)),
-        beside=frozenset(draw(st.sets(st.sampled_from(GROUPS)))),
+        outside=frozenset(draw(st.sets(st.sampled_from(GROUPS)))),
         is_rest_input=draw(st.booleans()),
     )
 
@@ -88,7 +88,7 @@ def copy_of(reported: ReportedCounts, *, is_reversed: bool = False) -> ReportedC
         dict(list(reported.input_kinds.items())[::step]),
         dict(list(reported.output_kinds.items())[::step]),
         dict(list(reported.cached.items())[::step]),
-        reported.beside,
+        reported.outside,
         reported.is_rest_input,
     )
 
@@ -207,7 +207,7 @@ def test_a_total_that_a_reading_explains_is_kept(reported: ReportedCounts) -> No
     if is_known and not is_exceeded:
         assert (
             counts.total == max(reported.total or 0, (reported.input or 0) + (reported.output or 0))
-            or reported.beside
+            or reported.outside
         )
 
 

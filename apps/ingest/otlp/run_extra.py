@@ -15,7 +15,7 @@ from apps.ingest.otlp.spans import Span, SpanSource
 from apps.ingest.token_usage import ReportedUsage
 from apps.ingest.token_usage.columns import fill_counts
 from apps.ingest.token_usage.normal_form import CACHES, group_of
-from apps.ingest.token_usage.vocabulary import COSTS, SCOPES_WITH_CACHE_BESIDE, NameRule
+from apps.ingest.token_usage.vocabulary import COSTS, SCOPES_WITH_CACHE_OUTSIDE, NameRule
 
 _encode = msgspec.json.Encoder().encode
 _MAX_METADATA_LENGTH = 1000
@@ -177,7 +177,7 @@ def _read_counts(reader: AttributeReader, scope_name: str) -> dict[str, Any]:
     for modality, count in counts.cached.items():
         if modality in counts.input_kinds:
             counts.input_kinds[modality] = max(counts.input_kinds[modality] - count, 0)
-    if counts.input is not None and _is_cache_beside(reader, chosen, scope_name):
+    if counts.input is not None and _is_cache_outside(reader, chosen, scope_name):
         usage["input_tokens"] += sum(
             count for kind, count in counts.input_kinds.items() if group_of(kind) in CACHES
         )
@@ -193,14 +193,14 @@ def _rank(item: tuple[NameRule, str]) -> int:
     return item[0].rank
 
 
-def _is_cache_beside(
+def _is_cache_outside(
     reader: AttributeReader, chosen: Mapping[str, tuple[NameRule, Any]], scope_name: str
 ) -> bool:
     """Whether the input is known to exclude cached tokens, whatever the sent total is."""
-    if scope_name in SCOPES_WITH_CACHE_BESIDE:
+    if scope_name in SCOPES_WITH_CACHE_OUTSIDE:
         return True
     vocabulary = chosen["input"][0].vocabulary if "input" in chosen else None
-    if any(rule.is_beside and rule.vocabulary is vocabulary for rule, _ in chosen.values()):
+    if any(rule.is_outside and rule.vocabulary is vocabulary for rule, _ in chosen.values()):
         return True
     # AI SDK 5 adds no cached tokens to the input of these providers, version 6 does.
     provider = reader.attributes.get("ai.model.provider")

@@ -186,7 +186,7 @@ def _sum_messages(generations: list[Any]) -> ReportedUsage | None:
         _add_kinds(total.input_kinds, counts.input_kinds)
         _add_kinds(total.output_kinds, counts.output_kinds)
         _add_kinds(total.cached, counts.cached)
-        total.beside |= counts.beside
+        total.outside |= counts.outside
         sums.unread += usage.unread
     return sums
 
@@ -282,7 +282,7 @@ def fill_counts(usage: ReportedUsage, chosen: Iterable[tuple[NameRule, Any]]) ->
     """Put the values of distinct fields into `usage`."""
     counts = usage.counts
     extra = 0
-    beside: set[str] = set()
+    outside: set[str] = set()
     is_complete = False
     for rule, value in chosen:
         side = rule.side
@@ -305,12 +305,12 @@ def fill_counts(usage: ReportedUsage, chosen: Iterable[tuple[NameRule, Any]]) ->
                 counts.output_kinds[rule.kind] = count
             else:
                 counts.cached[rule.kind] = count
-            if rule.is_beside and (group := group_of(rule.kind)) is not None:
-                beside.add(group)
+            if rule.is_outside and (group := group_of(rule.kind)) is not None:
+                outside.add(group)
     if extra and counts.input is not None:
         counts.input += extra
-    if beside and not is_complete:
-        counts.beside = frozenset(beside)
+    if outside and not is_complete:
+        counts.outside = frozenset(outside)
 
 
 def _labelled_counts(items: list[Any]) -> dict[str, int]:

@@ -1,8 +1,8 @@
 """The normal form of token counts: disjoint kinds whose sum is the total of their side.
 
 Providers disagree on whether a part, such as the cached tokens, is inside the reported total or
-beside it. The sent totals decide: the reading whose sum is the sent total is taken. Only if none
-is, the convention of the vocabulary applies, and a part that exceeds its total is beside it.
+outside it. The sent totals decide: the reading whose sum is the sent total is taken. Only if none
+is, the convention of the vocabulary applies, and a part that exceeds its total is outside it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _READINGS: Final = tuple(
         (CACHE_READ, CACHE_WRITE, REASONING),
     )
 )
-"""Groups beside the totals; of equally good readings, the first is taken."""
+"""Groups outside the totals; of equally good readings, the first is taken."""
 CACHES: Final = frozenset({CACHE_READ, CACHE_WRITE})
 _KEPT_LAST: Final = ("document", "video", "image", "audio")
 """Modalities: of overlapping kinds, plain and unknown ones are reduced before them."""
@@ -41,7 +41,7 @@ _KEPT_LAST: Final = ("document", "video", "image", "audio")
 
 @dataclass(slots=True)
 class ReportedCounts:
-    """Counts as they were sent; kinds may overlap, and may be inside or beside the totals."""
+    """Counts as they were sent; kinds may overlap, and may be inside or outside the totals."""
 
     input: int | None = None
     output: int | None = None
@@ -50,7 +50,7 @@ class ReportedCounts:
     output_kinds: dict[str, int] = field(default_factory=dict)
     cached: dict[str, int] = field(default_factory=dict)
     """The cached part by modality."""
-    beside: frozenset[str] = frozenset()
+    outside: frozenset[str] = frozenset()
     """Groups that the vocabulary does not include in the totals."""
     is_rest_input: bool = False
     """Whether tokens of the total that no part explains were read: from a cache, or by tools."""
@@ -88,7 +88,7 @@ def normalize(reported: ReportedCounts) -> TokenCounts:
     """Return the normal form. The order of the kinds has no effect."""
     tokens_in, tokens_out, total = reported.input, reported.output, reported.total
     kinds_in, kinds_out = reported.input_kinds, reported.output_kinds
-    beside: frozenset[str] = frozenset()
+    outside: frozenset[str] = frozenset()
     if kinds_in or kinds_out:
         kinds_in = _merge_names(kinds_in) if kinds_in else kinds_in
         kinds_out = _merge_names(kinds_out) if kinds_out else kinds_out
@@ -96,17 +96,17 @@ def normalize(reported: ReportedCounts) -> TokenCounts:
             _separate_lifetimes(kinds_in)
         groups = _sum_groups(kinds_in, kinds_out)
         if groups:
-            beside = _find_beside(tokens_in, tokens_out, total, groups, reported.beside)
-        if beside:
+            outside = _find_outside(tokens_in, tokens_out, total, groups, reported.outside)
+        if outside:
             if tokens_in is not None:
-                tokens_in += sum(groups[group] for group in beside & CACHES)
-            if tokens_out is not None and REASONING in beside:
+                tokens_in += sum(groups[group] for group in outside & CACHES)
+            if tokens_out is not None and REASONING in outside:
                 tokens_out += groups[REASONING]
     if total is not None and (tokens_in is not None or tokens_out is not None):
         rest = total - (tokens_in or 0) - (tokens_out or 0)
         if rest > 0:
-            # With the thoughts of Gemini beside the output, prompts of tools remain.
-            is_input = reported.is_rest_input or REASONING in beside
+            # With the thoughts of Gemini outside the output, prompts of tools remain.
+            is_input = reported.is_rest_input or REASONING in outside
             if tokens_in is None or (tokens_out is not None and is_input):
                 tokens_in = (tokens_in or 0) + rest
             else:
@@ -139,7 +139,7 @@ def _separate_lifetimes(kinds: dict[str, int]) -> None:
 
 @lru_cache(maxsize=1000)
 def group_of(kind: str) -> str | None:
-    """The group that is inside or beside a total as one; None for a kind that is always inside."""
+    """The group that is inside or outside a total as one; None for a kind that is always inside."""
     name = kind.removeprefix("priority_").removeprefix("flex_")
     if name in CACHE_LIFETIMES or name.startswith(CACHE_WRITE):
         return CACHE_WRITE
@@ -157,7 +157,7 @@ def _sum_groups(kinds_in: Mapping[str, int], kinds_out: Mapping[str, int]) -> di
     return groups
 
 
-def _find_beside(
+def _find_outside(
     tokens_in: int | None,
     tokens_out: int | None,
     total: int | None,
@@ -193,10 +193,10 @@ def _find_beside(
 
 
 def _fits(
-    beside: frozenset[str], groups: Mapping[str, int], tokens_in: int, tokens_out: int
+    outside: frozenset[str], groups: Mapping[str, int], tokens_in: int, tokens_out: int
 ) -> bool:
-    """Whether the groups that are not beside their total are at most as large."""
-    inside = {group: count for group, count in groups.items() if group not in beside}
+    """Whether the groups that are not outside their total are at most as large."""
+    inside = {group: count for group, count in groups.items() if group not in outside}
     cached = inside.get(CACHE_READ, 0) + inside.get(CACHE_WRITE, 0)
     return cached <= tokens_in and inside.get(REASONING, 0) <= tokens_out
 

@@ -39,7 +39,7 @@ class Vocabulary:
     prefixes: tuple[str, ...] = ()
     """Prefixes of the names as span attributes; empty for names of outputs only."""
     is_in_outputs: bool = False
-    beside: frozenset[str] = frozenset()
+    outside: frozenset[str] = frozenset()
     """Names whose count the totals of this vocabulary do not contain, unless a sent total does."""
     complete: frozenset[str] = frozenset()
     """Totals that contain every part, whatever the other names of the object say."""
@@ -95,7 +95,7 @@ _ANTHROPIC = {
     "cache_creation.ephemeral_1h_input_tokens": _WRITE_1H,
     "output_tokens_details.thinking_tokens": _THOUGHT,
 }
-_ANTHROPIC_BESIDE = frozenset(name for name in _ANTHROPIC if name.startswith("cache_"))
+_ANTHROPIC_OUTSIDE = frozenset(name for name in _ANTHROPIC if name.startswith("cache_"))
 _BEDROCK = {
     "inputTokens": _INPUT,
     "outputTokens": _OUTPUT,
@@ -110,7 +110,7 @@ _BEDROCK = {
     "inputTokenCount": _INPUT,
     "outputTokenCount": _OUTPUT,
 }
-_BEDROCK_BESIDE = frozenset(name for name in _BEDROCK if name.startswith("cache"))
+_BEDROCK_OUTSIDE = frozenset(name for name in _BEDROCK if name.startswith("cache"))
 
 
 def _gemini_names() -> dict[str, str]:
@@ -317,7 +317,7 @@ VOCABULARIES: Final = (
             "cache_creation_tokens": _WRITE,
         },
         ("",),
-        beside=frozenset({"cache_read_tokens", "cache_creation_tokens"}),
+        outside=frozenset({"cache_read_tokens", "cache_creation_tokens"}),
     ),
     Vocabulary(
         "openai 2 (chat), litellm 1.110.2, langchain-openai 1.7.4",
@@ -339,19 +339,19 @@ VOCABULARIES: Final = (
         "langchain-anthropic 1.7.10 (Anthropic's API)",
         _ANTHROPIC,
         is_in_outputs=True,
-        beside=_ANTHROPIC_BESIDE,
+        outside=_ANTHROPIC_OUTSIDE,
     ),
     Vocabulary(
         "langchain-aws 1.9.1 (Bedrock's API)",
         _BEDROCK,
         is_in_outputs=True,
-        beside=_BEDROCK_BESIDE,
+        outside=_BEDROCK_OUTSIDE,
     ),
     Vocabulary(
         "langchain-google-genai 4.4.3 (Gemini's API)",
         _GEMINI,
         is_in_outputs=True,
-        beside=frozenset({"thoughtsTokenCount", "thoughts_token_count"}),
+        outside=frozenset({"thoughtsTokenCount", "thoughts_token_count"}),
     ),
     Vocabulary(
         "genai-prices 0.2.3 (Cohere's API)",
@@ -379,7 +379,7 @@ class NameRule:
     target: str
     rank: int
     vocabulary: Vocabulary
-    is_beside: bool = False
+    is_outside: bool = False
     is_complete: bool = False
     side: str = field(init=False)
     kind: str = field(init=False)
@@ -400,7 +400,7 @@ def _index_names(*, in_outputs: bool) -> dict[str, NameRule]:
                     target,
                     len(rules),
                     vocabulary,
-                    is_beside=name in vocabulary.beside,
+                    is_outside=name in vocabulary.outside,
                     is_complete=name in vocabulary.complete,
                 )
                 rules.setdefault(prefix + name, rule)
@@ -444,7 +444,7 @@ ALIASES: Final[Mapping[str, str]] = {
 """Other names of a kind in `usage_metadata` and in price entries."""
 CACHE_LIFETIMES: Final = ("ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
 """Kinds that `cache_creation` may contain."""
-SCOPES_WITH_CACHE_BESIDE: Final = frozenset({"opentelemetry.instrumentation.bedrock"})
+SCOPES_WITH_CACHE_OUTSIDE: Final = frozenset({"opentelemetry.instrumentation.bedrock"})
 """OpenLLMetry's instrumentation of Bedrock (0.62.4) reports a total without the cached tokens."""
 
 _LOOKS_LIKE_USAGE = re.compile(
