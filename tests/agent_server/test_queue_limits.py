@@ -68,6 +68,15 @@ def test_a_started_run_makes_room(send, agent, settings, monkeypatch):
     assert send("post", "/runs", BODY).status_code == 200
 
 
+def test_runs_that_start_at_once_leave_the_queue_to_the_next_request(send, agent, settings):
+    settings.MAX_QUEUED_RUNS = 1
+    assert send("post", "/runs", BODY).status_code == 200
+
+    AgentRun.unscoped.update(status="running")
+
+    assert send("post", "/runs", BODY).status_code == 200
+
+
 def test_a_batch_above_the_limit_creates_no_run(send, agent, settings):
     settings.MAX_QUEUED_RUNS = 2
 
