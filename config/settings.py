@@ -267,6 +267,11 @@ CELERY_BEAT_SCHEDULE = {
     "agent_server.purge_threads": {"task": "agent_server.purge_threads", "schedule": 60.0},
     "agent_server.sweep_threads": {"task": "agent_server.sweep_threads", "schedule": 60.0},
     "agent_server.deliver_webhooks": {"task": "agent_server.deliver_webhooks", "schedule": 2.0},
+    "prompts.deliver_webhooks": {"task": "prompts.deliver_webhooks", "schedule": 2.0},
+    "prompts.delete_old_deliveries": {
+        "task": "prompts.delete_old_deliveries",
+        "schedule": 3600.0,
+    },
     "agent_server.forget_webhooks": {"task": "agent_server.forget_webhooks", "schedule": 3600.0},
     "agent_server.sweep_store": {"task": "agent_server.sweep_store", "schedule": 60.0},
 }
