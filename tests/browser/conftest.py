@@ -24,6 +24,7 @@ from tests.required_tools import skip_without
 DEFAULT_TIMEOUT_MS = 60_000
 
 
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     reason = None
     if CHROMIUM_PATH is None:

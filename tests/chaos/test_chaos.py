@@ -10,6 +10,8 @@ from tests.chaos.trial import TrialLength, run_trial
 from tests.installation import Installation
 
 pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(900),  # after each kill it waits until the platform is ready
     pytest.mark.lifecycle,
     pytest.mark.xdist_group("machine"),
     # Warnings of the client about lost connections, and the sockets that it leaves open.

@@ -18,7 +18,7 @@ from tests.required_tools import skip_without
 
 pytestmark = [
     skip_without(chat_page.missing_reason()),
-    pytest.mark.xdist_group("browser"),
+    pytest.mark.xdist_group("use-stream"),
 ]
 TIMEOUT_MS = 60_000
 HUNDRED_WORDS = " ".join(f"word{number}" for number in range(100))

@@ -31,7 +31,7 @@ import pytest
 from config.env import BASE_DIR
 from tests import live, services
 from tests.gate import run_folder
-from tests.gate.phases import PHASES, SELECTED, Phase
+from tests.gate.phases import COLLECTION, PHASES, SELECTED, Phase
 from tests.gate.plugin import REPORT
 
 ENDS_AT = "GATE_ENDS_AT"
@@ -119,7 +119,7 @@ class Gate:
             return
         collected = self._folder / "phases.json"
         done = self._run_pytest(
-            Phase("collection", 5, is_parallel=False),
+            COLLECTION,
             ["tests", "--collect-only", "-qqq", f"--phases-to={collected}"],
             None,
         )
@@ -175,7 +175,7 @@ class Gate:
             errors="replace", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
-        output = Output(self._process)
+        output = Output(self._process, is_shown=phase is not COLLECTION)
         deadline = min(began + phase.limit_minutes * 60, self._ends_at)
         try:
             result.exit_code = self._wait(deadline)
@@ -184,6 +184,8 @@ class Gate:
             result.stops.append(f"the deadline: it had not ended after {minutes:.0f} min")
             result.exit_code = self._end_hanging(result)
         output.join()
+        if phase is COLLECTION and result.exit_code != 0:
+            output.show()
         result.seconds = time.monotonic() - began
         _read_report(report, result)
         if result.deaths or result.stops:
@@ -275,7 +277,8 @@ def count(outcome: str, results: list[Result]) -> int:
 class Output:
     """Passes on what pytest prints, and keeps the end of it."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: subprocess.Popen[str], *, is_shown: bool) -> None:
+        self._is_shown = is_shown
         self._lines: deque[str] = deque(maxlen=5000)
         self._stream = process.stdout
         self._thread = threading.Thread(target=self._copy, daemon=True)
@@ -284,9 +287,13 @@ class Output:
     def _copy(self) -> None:
         assert self._stream is not None
         for line in self._stream:
-            sys.stdout.write(line)
-            sys.stdout.flush()
+            if self._is_shown:
+                sys.stdout.write(line)
+                sys.stdout.flush()
             self._lines.append(line.rstrip("\n"))
+
+    def show(self) -> None:
+        print("\n".join(self._lines), flush=True)
 
     def join(self) -> None:
         # A process that a test left behind may hold the pipe open.
@@ -316,7 +323,7 @@ def _is_test_process(process: psutil.Process) -> bool:
 
 def _read_report(path: Path, result: Result) -> None:
     if not path.exists():
-        if result.phase.name != "collection":
+        if result.phase is not COLLECTION:
             result.stops.append("pytest wrote no report")
         return
     for line in path.read_text().splitlines():

@@ -15,12 +15,14 @@ class Phase:
     needs_live: bool = False
 
 
-UNIT = Phase("unit", 15)
-ENGINE = Phase("engine", 12)
-LIVE = Phase("live", 15, needs_live=True)
-BROWSER = Phase("browser", 12, needs_live=True)
+COLLECTION = Phase("collection", 5, is_parallel=False)
+"""Finds the tests of each phase; it runs none."""
+UNIT = Phase("unit", 25)
+ENGINE = Phase("engine", 20)
+LIVE = Phase("live", 20, needs_live=True)
+BROWSER = Phase("browser", 20, needs_live=True)
 # Tests that kill processes of a platform or exhaust the machine: nothing runs beside them.
-SERIAL = Phase("serial", 12, is_parallel=False)
+SERIAL = Phase("serial", 20, is_parallel=False)
 SELECTED = Phase("selected", 60)
 """All tests of the paths that a caller named, in one phase."""
 
@@ -30,9 +32,9 @@ PHASES = (UNIT, ENGINE, LIVE, BROWSER, SERIAL)
 def find_phase(item: pytest.Item) -> Phase:
     """Return the one phase that runs this test."""
     groups = {mark.args[0] for mark in item.iter_markers("xdist_group") if mark.args}
-    if "machine" in groups:
+    if groups & {"machine", "limited"}:
         return SERIAL
-    if item.get_closest_marker("browser") or "browser" in groups:
+    if item.get_closest_marker("browser") or groups & {"browser", "use-stream"}:
         return BROWSER
     if item.get_closest_marker("live"):
         return LIVE

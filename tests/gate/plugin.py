@@ -45,6 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         _set_deadline_and_repetition(item)
+        _check_group(config, item)
     path, phase_name = config.getoption("--phases-to"), config.getoption("--phase")
     if path is not None:
         tests: dict[str, list[str]] = {phase.name: [] for phase in PHASES}
@@ -55,6 +56,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         others = [item for item in items if find_phase(item).name != phase_name]
         config.hook.pytest_deselected(items=others)
         items[:] = [item for item in items if find_phase(item).name == phase_name]
+
+
+def _check_group(config: pytest.Config, item: pytest.Item) -> None:
+    """Fail if pytest-xdist has not seen the group of a test, which it would send to any process."""
+    is_grouped = item.get_closest_marker("xdist_group") is not None
+    is_distributed = getattr(config.option, "loadgroup", False)
+    if is_distributed and is_grouped and "@" not in item.nodeid:
+        raise pytest.UsageError(f"{item.nodeid}: its xdist_group was added too late")
 
 
 def _set_deadline_and_repetition(item: pytest.Item) -> None:

@@ -162,6 +162,7 @@ def test_agent_gains_no_privileges_and_leaves_no_files(malicious):
     assert attack_platform(malicious, "write", "/usr/bin/owned") in REFUSALS
 
 
+@pytest.mark.slow  # it loads the machine for minutes
 @pytest.mark.parametrize("attack", ["fork_forever", "fill_memory"])
 def test_platform_responds_while_an_agent_exhausts_its_limits(
     live, malicious, sample_agent, attack

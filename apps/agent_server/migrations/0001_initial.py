@@ -2,7 +2,6 @@
 
 import apps.core.ids
 import apps.core.vectors
-import apps.core.verbatim_json
 import django.contrib.postgres.fields
 import django.contrib.postgres.indexes
 import django.db.models.deletion
@@ -47,10 +46,6 @@ class Migration(migrations.Migration):
                 ('deployment', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='assistants', to='deployments.deployment')),
                 ('workspace', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='organizations.workspace')),
             ],
-            options={
-                'indexes': [models.Index(fields=['workspace', 'deployment', '-created_at'], name='assistant_newest'), django.contrib.postgres.indexes.GinIndex(django.contrib.postgres.indexes.OpClass('metadata', 'jsonb_path_ops'), name='assistant_metadata')],
-                'constraints': [models.UniqueConstraint(fields=('workspace', 'deployment', 'assistant_id'), name='assistant_id_once')],
-            },
             managers=[
                 ('unscoped', django.db.models.manager.Manager()),
             ],
@@ -70,9 +65,6 @@ class Migration(migrations.Migration):
                 ('assistant', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='versions', to='agent_server.assistant')),
                 ('workspace', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='organizations.workspace')),
             ],
-            options={
-                'constraints': [models.UniqueConstraint(fields=('workspace', 'assistant', 'version'), name='assistant_version_once')],
-            },
             managers=[
                 ('unscoped', django.db.models.manager.Manager()),
             ],
@@ -91,10 +83,6 @@ class Migration(migrations.Migration):
                 ('deployment', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='store_items', to='deployments.deployment')),
                 ('workspace', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='organizations.workspace')),
             ],
-            options={
-                'indexes': [models.Index(fields=['workspace', 'deployment', '-updated_at'], name='store_item_newest'), django.contrib.postgres.indexes.GinIndex(django.contrib.postgres.indexes.OpClass('value', 'jsonb_path_ops'), name='store_item_value'), models.Index(condition=models.Q(('expires_at__isnull', False)), fields=['expires_at'], name='store_item_expiring')],
-                'constraints': [models.UniqueConstraint(fields=('workspace', 'deployment', 'namespace', 'key'), name='store_item_once')],
-            },
             managers=[
                 ('unscoped', django.db.models.manager.Manager()),
             ],
@@ -118,10 +106,10 @@ class Migration(migrations.Migration):
                 ('status', models.CharField(choices=[('idle', 'Idle'), ('busy', 'Busy'), ('interrupted', 'Interrupted'), ('error', 'Error')], default='idle', max_length=12)),
                 ('metadata', models.JSONField(default=dict)),
                 ('config', models.JSONField(default=dict)),
-                ('values', apps.core.verbatim_json.VerbatimJSONField(blank=True, null=True)),
-                ('interrupts', apps.core.verbatim_json.VerbatimJSONField(blank=True, null=True)),
+                ('values', models.JSONField(blank=True, null=True)),
+                ('interrupts', models.JSONField(blank=True, null=True)),
                 ('error', models.JSONField(blank=True, null=True)),
-                ('state', apps.core.verbatim_json.VerbatimJSONField(blank=True, null=True)),
+                ('state', models.JSONField(blank=True, null=True)),
                 ('temporary', models.BooleanField(default=False)),
                 ('runs_received', models.BigIntegerField(db_default=0)),
                 ('edits', models.BigIntegerField(db_default=0)),
@@ -138,8 +126,6 @@ class Migration(migrations.Migration):
             ],
             options={
                 'base_manager_name': 'unscoped',
-                'indexes': [models.Index(fields=['workspace', 'deployment', '-updated_at'], name='thread_newest'), django.contrib.postgres.indexes.GinIndex(django.contrib.postgres.indexes.OpClass('metadata', 'jsonb_path_ops'), name='thread_metadata'), models.Index(condition=models.Q(('temporary', True)), fields=['updated_at'], name='thread_temporary'), models.Index(condition=models.Q(('temporary', False), ('ttl_until__isnull', False)), fields=['ttl_until'], name='thread_ttl')],
-                'constraints': [models.UniqueConstraint(fields=('workspace', 'deployment', 'thread_id'), name='thread_id_once')],
             },
             managers=[
                 ('unscoped', django.db.models.manager.Manager()),
@@ -154,7 +140,7 @@ class Migration(migrations.Migration):
                 ('timezone', models.CharField(blank=True, max_length=255, null=True)),
                 ('end_time', models.DateTimeField(blank=True, null=True)),
                 ('enabled', models.BooleanField(default=True)),
-                ('payload', apps.core.verbatim_json.VerbatimJSONField(default=dict)),
+                ('payload', models.JSONField(default=dict)),
                 ('metadata', models.JSONField(default=dict)),
                 ('on_run_completed', models.CharField(blank=True, max_length=10, null=True)),
                 ('user', models.JSONField(blank=True, null=True)),
@@ -168,7 +154,6 @@ class Migration(migrations.Migration):
             ],
             options={
                 'base_manager_name': 'unscoped',
-                'indexes': [models.Index(fields=['workspace', 'deployment', '-created_at'], name='cron_newest'), models.Index(condition=models.Q(('due_at__isnull', False)), fields=['due_at'], name='cron_due'), models.Index(condition=models.Q(('thread__isnull', False)), fields=['thread'], name='cron_thread'), models.Index(fields=['workspace', 'deployment', 'assistant_id'], name='cron_assistant'), django.contrib.postgres.indexes.GinIndex(django.contrib.postgres.indexes.OpClass('metadata', 'jsonb_path_ops'), name='cron_metadata')],
             },
             managers=[
                 ('unscoped', django.db.models.manager.Manager()),
@@ -228,8 +213,7 @@ class Migration(migrations.Migration):
                 ('sequence', models.BigIntegerField()),
                 ('status', models.CharField(choices=[('pending', 'Pending'), ('running', 'Running'), ('success', 'Success'), ('error', 'Error'), ('interrupted', 'Interrupted'), ('timeout', 'Timeout')], default='pending', max_length=12)),
                 ('metadata', models.JSONField(default=dict)),
-                ('kwargs', apps.core.verbatim_json.VerbatimJSONField(default=dict)),
-                ('resumable', models.BooleanField(db_default=False, default=False)),
+                ('kwargs', models.JSONField(default=dict)),
                 ('multitask_strategy', models.CharField(choices=[('enqueue', 'Enqueue'), ('reject', 'Reject'), ('interrupt', 'Interrupt'), ('rollback', 'Rollback')], default='enqueue', max_length=12)),
                 ('on_completion', models.CharField(default='keep', max_length=10)),
                 ('available_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
@@ -252,30 +236,6 @@ class Migration(migrations.Migration):
             ],
             options={
                 'base_manager_name': 'unscoped',
-                'indexes': [models.Index(fields=['workspace', 'deployment', '-created_at'], name='agent_run_newest'), models.Index(condition=models.Q(('status__in', ['pending', 'running'])), fields=['thread', 'sequence'], name='agent_run_open'), models.Index(condition=models.Q(('status', 'pending')), fields=['available_at'], name='agent_run_waiting'), models.Index(condition=models.Q(('status', 'pending')), fields=['workspace', 'deployment'], name='agent_run_queued'), models.Index(condition=models.Q(('status', 'running')), fields=['lease_expires_at'], name='agent_run_leased'), models.Index(condition=models.Q(('ended_at__isnull', False)), fields=['ended_at'], name='agent_run_ended')],
-                'constraints': [models.UniqueConstraint(fields=('thread', 'sequence'), name='agent_run_order'), models.UniqueConstraint(condition=models.Q(('status', 'running')), fields=('thread',), name='agent_run_alone')],
-            },
-            managers=[
-                ('unscoped', django.db.models.manager.Manager()),
-            ],
-        ),
-        migrations.CreateModel(
-            name='UnreportedAttempt',
-            fields=[
-                ('id', models.UUIDField(default=apps.core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('run_id', models.UUIDField()),
-                ('attempt', models.PositiveIntegerField()),
-                ('error', models.TextField(blank=True)),
-                ('ended_at', models.DateTimeField()),
-                ('check_count', models.PositiveSmallIntegerField(db_default=0, default=0)),
-                ('due_at', models.DateTimeField()),
-                ('workspace', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='organizations.workspace')),
-            ],
-            options={
-                'base_manager_name': 'unscoped',
-                'indexes': [models.Index(fields=['due_at'], name='unreported_attempt_due')],
-                'constraints': [models.UniqueConstraint(fields=('workspace', 'run_id', 'attempt'), name='unreported_attempt_once')],
             },
             managers=[
                 ('unscoped', django.db.models.manager.Manager()),
@@ -291,7 +251,7 @@ class Migration(migrations.Migration):
                 ('status', models.CharField(choices=[('due', 'Due'), ('sending', 'Sending'), ('delivered', 'Delivered'), ('given_up', 'Given Up')], default='due', max_length=12)),
                 ('attempts', models.PositiveIntegerField(db_default=0)),
                 ('due_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ('payload', apps.core.verbatim_json.VerbatimJSONField(blank=True, null=True)),
+                ('payload', models.JSONField(blank=True, null=True)),
                 ('run_created_at', models.DateTimeField()),
                 ('run_started_at', models.DateTimeField(blank=True, null=True)),
                 ('run_ended_at', models.DateTimeField()),
@@ -305,7 +265,6 @@ class Migration(migrations.Migration):
             ],
             options={
                 'verbose_name_plural': 'webhook deliveries',
-                'indexes': [models.Index(condition=models.Q(('status__in', ['due', 'sending'])), fields=['due_at'], name='webhook_due'), models.Index(fields=['workspace', 'deployment', '-created_at'], name='webhook_newest'), models.Index(fields=['created_at'], name='webhook_oldest')],
             },
             managers=[
                 ('unscoped', django.db.models.manager.Manager()),
@@ -322,11 +281,120 @@ class Migration(migrations.Migration):
                 ('deployment', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='webhook_secrets', to='deployments.deployment')),
                 ('workspace', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='organizations.workspace')),
             ],
-            options={
-                'constraints': [models.UniqueConstraint(fields=('workspace', 'deployment'), name='webhook_secret_once')],
-            },
             managers=[
                 ('unscoped', django.db.models.manager.Manager()),
             ],
+        ),
+        migrations.AddIndex(
+            model_name='assistant',
+            index=models.Index(fields=['workspace', 'deployment', '-created_at'], name='assistant_newest'),
+        ),
+        migrations.AddIndex(
+            model_name='assistant',
+            index=django.contrib.postgres.indexes.GinIndex(django.contrib.postgres.indexes.OpClass('metadata', 'jsonb_path_ops'), name='assistant_metadata'),
+        ),
+        migrations.AddConstraint(
+            model_name='assistant',
+            constraint=models.UniqueConstraint(fields=('workspace', 'deployment', 'assistant_id'), name='assistant_id_once'),
+        ),
+        migrations.AddConstraint(
+            model_name='assistantversion',
+            constraint=models.UniqueConstraint(fields=('workspace', 'assistant', 'version'), name='assistant_version_once'),
+        ),
+        migrations.AddIndex(
+            model_name='storeitem',
+            index=models.Index(fields=['workspace', 'deployment', '-updated_at'], name='store_item_newest'),
+        ),
+        migrations.AddIndex(
+            model_name='storeitem',
+            index=django.contrib.postgres.indexes.GinIndex(django.contrib.postgres.indexes.OpClass('value', 'jsonb_path_ops'), name='store_item_value'),
+        ),
+        migrations.AddIndex(
+            model_name='storeitem',
+            index=models.Index(condition=models.Q(('expires_at__isnull', False)), fields=['expires_at'], name='store_item_expiring'),
+        ),
+        migrations.AddConstraint(
+            model_name='storeitem',
+            constraint=models.UniqueConstraint(fields=('workspace', 'deployment', 'namespace', 'key'), name='store_item_once'),
+        ),
+        migrations.AddIndex(
+            model_name='thread',
+            index=models.Index(fields=['workspace', 'deployment', '-updated_at'], name='thread_newest'),
+        ),
+        migrations.AddIndex(
+            model_name='thread',
+            index=django.contrib.postgres.indexes.GinIndex(django.contrib.postgres.indexes.OpClass('metadata', 'jsonb_path_ops'), name='thread_metadata'),
+        ),
+        migrations.AddIndex(
+            model_name='thread',
+            index=models.Index(condition=models.Q(('temporary', True)), fields=['updated_at'], name='thread_temporary'),
+        ),
+        migrations.AddIndex(
+            model_name='thread',
+            index=models.Index(condition=models.Q(('temporary', False), ('ttl_until__isnull', False)), fields=['ttl_until'], name='thread_ttl'),
+        ),
+        migrations.AddConstraint(
+            model_name='thread',
+            constraint=models.UniqueConstraint(fields=('workspace', 'deployment', 'thread_id'), name='thread_id_once'),
+        ),
+        migrations.AddIndex(
+            model_name='cron',
+            index=models.Index(fields=['workspace', 'deployment', '-created_at'], name='cron_newest'),
+        ),
+        migrations.AddIndex(
+            model_name='cron',
+            index=models.Index(condition=models.Q(('due_at__isnull', False)), fields=['due_at'], name='cron_due'),
+        ),
+        migrations.AddIndex(
+            model_name='cron',
+            index=models.Index(condition=models.Q(('thread__isnull', False)), fields=['thread'], name='cron_thread'),
+        ),
+        migrations.AddIndex(
+            model_name='cron',
+            index=models.Index(fields=['workspace', 'deployment', 'assistant_id'], name='cron_assistant'),
+        ),
+        migrations.AddIndex(
+            model_name='cron',
+            index=django.contrib.postgres.indexes.GinIndex(django.contrib.postgres.indexes.OpClass('metadata', 'jsonb_path_ops'), name='cron_metadata'),
+        ),
+        migrations.AddIndex(
+            model_name='agentrun',
+            index=models.Index(fields=['workspace', 'deployment', '-created_at'], name='agent_run_newest'),
+        ),
+        migrations.AddIndex(
+            model_name='agentrun',
+            index=models.Index(condition=models.Q(('status__in', ['pending', 'running'])), fields=['thread', 'sequence'], name='agent_run_open'),
+        ),
+        migrations.AddIndex(
+            model_name='agentrun',
+            index=models.Index(condition=models.Q(('status', 'pending')), fields=['available_at'], name='agent_run_waiting'),
+        ),
+        migrations.AddIndex(
+            model_name='agentrun',
+            index=models.Index(condition=models.Q(('status', 'running')), fields=['lease_expires_at'], name='agent_run_leased'),
+        ),
+        migrations.AddConstraint(
+            model_name='agentrun',
+            constraint=models.UniqueConstraint(fields=('thread', 'sequence'), name='agent_run_order'),
+        ),
+        migrations.AddConstraint(
+            model_name='agentrun',
+            constraint=models.UniqueConstraint(condition=models.Q(('status', 'running')), fields=('thread',), name='agent_run_alone'),
+        ),
+        migrations.AddIndex(
+            model_name='webhookdelivery',
+            index=models.Index(condition=models.Q(('status__in', ['due', 'sending'])), fields=['due_at'], name='webhook_due'),
+        ),
+        migrations.AddIndex(
+            model_name='webhookdelivery',
+            index=models.Index(fields=['workspace', 'deployment', '-created_at'], name='webhook_newest'),
+        ),
+        migrations.AddIndex(
+            model_name='webhookdelivery',
+            index=models.Index(fields=['created_at'], name='webhook_oldest'),
+        ),
+        migrations.AddConstraint(
+            model_name='webhooksecret',
+            constraint=models.UniqueConstraint(fields=('workspace', 'deployment'), name='webhook_secret_once'),
         ),
     ]

@@ -21,7 +21,7 @@ from apps.deployments.routes import Route
 
 MAX_AGE_SECONDS = 1.0
 MIN_AGE_SECONDS = 0.1
-"""A count of this age is recent enough to refuse a run."""
+"""After a count that refused a run, further runs are refused without a count for this time."""
 MARGIN_PARTS = 8
 """A process creates at most this part of the remaining runs before it counts again."""
 MAX_ORGANIZATIONS = 10_000
@@ -51,6 +51,7 @@ class _OrganizationQueue:
         self._created_at_count: Mapping[UUID, int] = {}
         """Created runs that the count included."""
         self._counted_at = float("-inf")
+        self._refused_at = float("-inf")
 
     def reserve(self, deployment_id: UUID, count: int) -> None:
         """Add `count` runs, or raise `QueueFull`."""
@@ -59,7 +60,8 @@ class _OrganizationQueue:
             if is_decided:
                 self._add(deployment_id, count)
                 return
-            is_refusal_recent = time.monotonic() - self._counted_at < MIN_AGE_SECONDS
+            # Only a refusal counts: after a count that accepted runs, they may have started since.
+            is_refusal_recent = time.monotonic() - self._refused_at < MIN_AGE_SECONDS
             error = self._find_full(deployment_id, count)
         if error is not None and is_refusal_recent:
             raise error
@@ -67,6 +69,7 @@ class _OrganizationQueue:
         with _lock:
             error = self._find_full(deployment_id, count)
             if error is not None:
+                self._refused_at = time.monotonic()
                 raise error
             self._add(deployment_id, count)
 

@@ -16,7 +16,7 @@ class Migration(migrations.Migration):
     dependencies = [
         ('api_keys', '0001_initial'),
         ('organizations', '0001_initial'),
-        ('organizations', '__first__'),
+        migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
     operations = [
@@ -28,7 +28,7 @@ class Migration(migrations.Migration):
                 ('name', models.CharField(max_length=63)),
                 ('slug', models.SlugField(max_length=80, unique=True)),
                 ('display_name', models.CharField(blank=True, max_length=200)),
-                ('status', models.CharField(choices=[('AWAITING_DATABASE', 'Awaiting Database'), ('READY', 'Ready'), ('UNUSED', 'Stopped'), ('AWAITING_DELETE', 'Awaiting Delete')], default='AWAITING_DATABASE', max_length=20)),
+                ('status', models.CharField(choices=[('AWAITING_DATABASE', 'Awaiting Database'), ('READY', 'Ready'), ('AWAITING_DELETE', 'Awaiting Delete')], default='AWAITING_DATABASE', max_length=20)),
                 ('source', models.CharField(choices=[('github', 'Git'), ('internal_source', 'Archive')], default='github', max_length=20)),
                 ('repo_url', models.CharField(blank=True, max_length=2000)),
                 ('branch', models.CharField(blank=True, max_length=255)),
@@ -39,7 +39,6 @@ class Migration(migrations.Migration):
                 ('tracing', models.BooleanField(default=True)),
                 ('request_limit', models.PositiveIntegerField(blank=True, null=True, validators=[django.core.validators.MinValueValidator(1), django.core.validators.MaxValueValidator(1000000)])),
                 ('request_limit_seconds', models.PositiveIntegerField(default=10, validators=[django.core.validators.MinValueValidator(1), django.core.validators.MaxValueValidator(86400)])),
-                ('host_generation', models.PositiveIntegerField(default=0)),
                 ('ingest_secret', models.BinaryField(null=True)),
                 ('updated_at', models.DateTimeField(auto_now=True)),
                 ('deleted_at', models.DateTimeField(blank=True, null=True)),
@@ -72,7 +71,6 @@ class Migration(migrations.Migration):
                 ('environment', models.BinaryField(null=True)),
                 ('failure', models.TextField(blank=True)),
                 ('updated_at', models.DateTimeField(auto_now=True)),
-                ('started_at', models.DateTimeField(blank=True, null=True)),
                 ('finished_at', models.DateTimeField(blank=True, null=True)),
                 ('attempt', models.PositiveIntegerField(default=0)),
                 ('built_attempt', models.PositiveIntegerField(blank=True, null=True)),
@@ -85,8 +83,6 @@ class Migration(migrations.Migration):
             ],
             options={
                 'base_manager_name': 'unscoped',
-                'indexes': [models.Index(condition=models.Q(('status__in', ['BUILD_FAILED', 'CREATE_FAILED', 'DEPLOYED', 'DEPLOY_FAILED', 'INTERRUPTED', 'SKIPPED']), _negated=True), fields=['lease_expires_at'], name='revision_open')],
-                'constraints': [models.UniqueConstraint(fields=('workspace', 'deployment', 'number'), name='revision_number_once')],
             },
             managers=[
                 ('unscoped', django.db.models.manager.Manager()),
@@ -104,9 +100,6 @@ class Migration(migrations.Migration):
                 ('workspace', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='organizations.workspace')),
                 ('revision', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='log_lines', to='deployments.revision')),
             ],
-            options={
-                'indexes': [models.Index(fields=['workspace', 'revision', 'kind', 'id'], name='log_of_revision'), models.Index(fields=['workspace', 'deployment', 'kind', 'id'], name='log_of_deployment'), models.Index(fields=['revision'], name='log_revision'), models.Index(fields=['deployment'], name='log_deployment')],
-            },
             managers=[
                 ('unscoped', django.db.models.manager.Manager()),
             ],
@@ -128,9 +121,6 @@ class Migration(migrations.Migration):
                 ('revision', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='graphs', to='deployments.revision')),
                 ('workspace', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='organizations.workspace')),
             ],
-            options={
-                'constraints': [models.UniqueConstraint(fields=('workspace', 'revision', 'graph_id'), name='revision_graph_once')],
-            },
             managers=[
                 ('unscoped', django.db.models.manager.Manager()),
             ],
@@ -145,9 +135,6 @@ class Migration(migrations.Migration):
                 ('revision', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='status_changes', to='deployments.revision')),
                 ('workspace', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='organizations.workspace')),
             ],
-            options={
-                'indexes': [models.Index(fields=['workspace', 'revision', 'created_at'], name='status_change_order')],
-            },
             managers=[
                 ('unscoped', django.db.models.manager.Manager()),
             ],
@@ -170,11 +157,43 @@ class Migration(migrations.Migration):
             ],
         ),
         migrations.AddIndex(
+            model_name='revision',
+            index=models.Index(condition=models.Q(('status__in', ['BUILD_FAILED', 'CREATE_FAILED', 'DEPLOYED', 'DEPLOY_FAILED', 'INTERRUPTED', 'SKIPPED']), _negated=True), fields=['lease_expires_at'], name='revision_open'),
+        ),
+        migrations.AddConstraint(
+            model_name='revision',
+            constraint=models.UniqueConstraint(fields=('workspace', 'deployment', 'number'), name='revision_number_once'),
+        ),
+        migrations.AddIndex(
+            model_name='logline',
+            index=models.Index(fields=['workspace', 'revision', 'kind', 'id'], name='log_of_revision'),
+        ),
+        migrations.AddIndex(
+            model_name='logline',
+            index=models.Index(fields=['workspace', 'deployment', 'kind', 'id'], name='log_of_deployment'),
+        ),
+        migrations.AddIndex(
+            model_name='logline',
+            index=models.Index(fields=['revision'], name='log_revision'),
+        ),
+        migrations.AddIndex(
+            model_name='logline',
+            index=models.Index(fields=['deployment'], name='log_deployment'),
+        ),
+        migrations.AddIndex(
             model_name='deployment',
             index=models.Index(fields=['workspace', '-created_at'], name='deployment_newest'),
         ),
         migrations.AddConstraint(
             model_name='deployment',
             constraint=models.UniqueConstraint(condition=models.Q(('deleted_at', None)), fields=('workspace', 'name'), name='deployment_name_once'),
+        ),
+        migrations.AddConstraint(
+            model_name='revisiongraph',
+            constraint=models.UniqueConstraint(fields=('workspace', 'revision', 'graph_id'), name='revision_graph_once'),
+        ),
+        migrations.AddIndex(
+            model_name='statuschange',
+            index=models.Index(fields=['workspace', 'revision', 'created_at'], name='status_change_order'),
         ),
     ]

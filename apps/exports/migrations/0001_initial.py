@@ -30,7 +30,6 @@ class Migration(migrations.Migration):
             ],
             options={
                 'base_manager_name': 'unscoped',
-                'indexes': [models.Index(fields=['workspace', '-created_at', '-id'], name='destination_newest')],
             },
             managers=[
                 ('unscoped', django.db.models.manager.Manager()),
@@ -59,8 +58,6 @@ class Migration(migrations.Migration):
             ],
             options={
                 'base_manager_name': 'unscoped',
-                'indexes': [models.Index(fields=['workspace', '-created_at', '-id'], name='export_newest'), models.Index(condition=models.Q(('next_window_at__isnull', False)), fields=['next_window_at'], name='export_due')],
-                'constraints': [models.UniqueConstraint(condition=models.Q(('source__isnull', False)), fields=('source', 'start_time'), name='export_window_once')],
             },
             managers=[
                 ('unscoped', django.db.models.manager.Manager()),
@@ -87,11 +84,33 @@ class Migration(migrations.Migration):
             ],
             options={
                 'base_manager_name': 'unscoped',
-                'indexes': [models.Index(condition=models.Q(('finished_at', None)), fields=['created_at'], name='export_part_unfinished')],
-                'constraints': [models.UniqueConstraint(fields=('workspace', 'export', 'start_time'), name='export_part_once')],
             },
             managers=[
                 ('unscoped', django.db.models.manager.Manager()),
             ],
+        ),
+        migrations.AddIndex(
+            model_name='destination',
+            index=models.Index(fields=['workspace', '-created_at', '-id'], name='destination_newest'),
+        ),
+        migrations.AddIndex(
+            model_name='bulkexport',
+            index=models.Index(fields=['workspace', '-created_at', '-id'], name='export_newest'),
+        ),
+        migrations.AddIndex(
+            model_name='bulkexport',
+            index=models.Index(condition=models.Q(('next_window_at__isnull', False)), fields=['next_window_at'], name='export_due'),
+        ),
+        migrations.AddConstraint(
+            model_name='bulkexport',
+            constraint=models.UniqueConstraint(condition=models.Q(('source__isnull', False)), fields=('source', 'start_time'), name='export_window_once'),
+        ),
+        migrations.AddIndex(
+            model_name='exportpart',
+            index=models.Index(condition=models.Q(('finished_at', None)), fields=['created_at'], name='export_part_unfinished'),
+        ),
+        migrations.AddConstraint(
+            model_name='exportpart',
+            constraint=models.UniqueConstraint(fields=('workspace', 'export', 'start_time'), name='export_part_once'),
         ),
     ]

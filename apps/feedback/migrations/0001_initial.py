@@ -33,8 +33,6 @@ class Migration(migrations.Migration):
             ],
             options={
                 'base_manager_name': 'unscoped',
-                'indexes': [models.Index(condition=models.Q(('is_stale', True)), fields=['modified_at'], name='feedback_formula_stale')],
-                'constraints': [models.CheckConstraint(condition=models.Q(models.Q(('dataset_id__isnull', False), ('project', None)), models.Q(('dataset_id', None), ('project__isnull', False)), _connector='OR'), name='feedback_formula_one_scope'), models.UniqueConstraint(fields=('workspace', 'project', 'dataset_id', 'key'), name='feedback_formula_once', nulls_distinct=False)],
             },
             managers=[
                 ('unscoped', django.db.models.manager.Manager()),
@@ -74,7 +72,6 @@ class Migration(migrations.Migration):
             options={
                 'verbose_name_plural': 'feedback',
                 'base_manager_name': 'unscoped',
-                'indexes': [models.Index(fields=['workspace', 'run_id'], name='feedback_of_run'), models.Index(fields=['workspace', 'trace_id'], name='feedback_of_trace'), models.Index(fields=['workspace', 'created_at', 'id'], name='feedback_newest'), models.Index(fields=['workspace', 'key', 'created_at', 'id'], name='feedback_of_key'), models.Index(fields=['project', 'created_at', 'id'], name='feedback_newest_of_project'), models.Index(condition=models.Q(('run_id__isnull', False)), fields=['project', 'start_time'], include=('key', 'score', 'label', 'source_type', 'is_root', 'is_error'), name='feedback_scores_of_project'), models.Index(condition=models.Q(('run_id', None)), fields=['project', 'key'], name='feedback_on_project'), models.Index(condition=models.Q(('thread_key__isnull', False)), fields=['project', 'thread_key'], name='feedback_of_thread'), models.Index(condition=models.Q(('comparative_experiment_id__isnull', False)), fields=['workspace', 'comparative_experiment_id'], name='feedback_of_comparison'), models.Index(condition=models.Q(('formula__isnull', False)), fields=['formula'], name='feedback_computed'), models.Index(condition=models.Q(('is_pending', True)), fields=['modified_at'], name='feedback_pending')],
             },
             managers=[
                 ('unscoped', django.db.models.manager.Manager()),
@@ -94,7 +91,6 @@ class Migration(migrations.Migration):
             ],
             options={
                 'base_manager_name': 'unscoped',
-                'indexes': [models.Index(fields=['workspace', 'run_id', 'created_at'], name='feedback_token_of_run'), models.Index(fields=['expires_at'], name='feedback_token_expiry')],
             },
             managers=[
                 ('unscoped', django.db.models.manager.Manager()),
@@ -120,5 +116,69 @@ class Migration(migrations.Migration):
             managers=[
                 ('unscoped', django.db.models.manager.Manager()),
             ],
+        ),
+        migrations.AddIndex(
+            model_name='feedbackformula',
+            index=models.Index(condition=models.Q(('is_stale', True)), fields=['modified_at'], name='feedback_formula_stale'),
+        ),
+        migrations.AddConstraint(
+            model_name='feedbackformula',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('dataset_id__isnull', False), ('project', None)), models.Q(('dataset_id', None), ('project__isnull', False)), _connector='OR'), name='feedback_formula_one_scope'),
+        ),
+        migrations.AddConstraint(
+            model_name='feedbackformula',
+            constraint=models.UniqueConstraint(fields=('workspace', 'project', 'dataset_id', 'key'), name='feedback_formula_once', nulls_distinct=False),
+        ),
+        migrations.AddIndex(
+            model_name='feedback',
+            index=models.Index(fields=['workspace', 'run_id'], name='feedback_of_run'),
+        ),
+        migrations.AddIndex(
+            model_name='feedback',
+            index=models.Index(fields=['workspace', 'trace_id'], name='feedback_of_trace'),
+        ),
+        migrations.AddIndex(
+            model_name='feedback',
+            index=models.Index(fields=['workspace', 'created_at', 'id'], name='feedback_newest'),
+        ),
+        migrations.AddIndex(
+            model_name='feedback',
+            index=models.Index(fields=['workspace', 'key', 'created_at', 'id'], name='feedback_of_key'),
+        ),
+        migrations.AddIndex(
+            model_name='feedback',
+            index=models.Index(fields=['project', 'created_at', 'id'], name='feedback_newest_of_project'),
+        ),
+        migrations.AddIndex(
+            model_name='feedback',
+            index=models.Index(condition=models.Q(('run_id__isnull', False)), fields=['project', 'start_time'], include=('key', 'score', 'label', 'source_type', 'is_root', 'is_error'), name='feedback_scores_of_project'),
+        ),
+        migrations.AddIndex(
+            model_name='feedback',
+            index=models.Index(condition=models.Q(('run_id', None)), fields=['project', 'key'], name='feedback_on_project'),
+        ),
+        migrations.AddIndex(
+            model_name='feedback',
+            index=models.Index(condition=models.Q(('thread_key__isnull', False)), fields=['project', 'thread_key'], name='feedback_of_thread'),
+        ),
+        migrations.AddIndex(
+            model_name='feedback',
+            index=models.Index(condition=models.Q(('comparative_experiment_id__isnull', False)), fields=['workspace', 'comparative_experiment_id'], name='feedback_of_comparison'),
+        ),
+        migrations.AddIndex(
+            model_name='feedback',
+            index=models.Index(condition=models.Q(('formula__isnull', False)), fields=['formula'], name='feedback_computed'),
+        ),
+        migrations.AddIndex(
+            model_name='feedback',
+            index=models.Index(condition=models.Q(('is_pending', True)), fields=['modified_at'], name='feedback_pending'),
+        ),
+        migrations.AddIndex(
+            model_name='feedbacktoken',
+            index=models.Index(fields=['workspace', 'run_id', 'created_at'], name='feedback_token_of_run'),
+        ),
+        migrations.AddIndex(
+            model_name='feedbacktoken',
+            index=models.Index(fields=['expires_at'], name='feedback_token_expiry'),
         ),
     ]

@@ -22,13 +22,12 @@ class Migration(migrations.Migration):
                 ('created_at', models.DateTimeField(auto_now_add=True)),
                 ('awaited_run_id', models.UUIDField()),
                 ('run_id', models.UUIDField()),
-                ('is_update', models.BooleanField()),
                 ('body', models.BinaryField()),
                 ('workspace', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='organizations.workspace')),
             ],
             options={
                 'base_manager_name': 'unscoped',
-                'indexes': [models.Index(fields=['workspace', 'awaited_run_id'], name='deferred_operation_awaited'), models.Index(fields=['created_at'], name='deferred_operation_age')],
+                'indexes': [models.Index(fields=['workspace', 'awaited_run_id'], name='deferred_operation_awaited')],
             },
             managers=[
                 ('unscoped', django.db.models.manager.Manager()),

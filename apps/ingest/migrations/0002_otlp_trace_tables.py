@@ -3,37 +3,37 @@
 from django.db import migrations
 
 TABLES = """
-CREATE TABLE ingest_otlptrace (
+CREATE TABLE tracing_otlptrace (
     workspace_id uuid NOT NULL,
     trace_id uuid NOT NULL,
-    -- The earliest and the latest start of its spans, which bound the partition times of its runs.
+    -- The earliest and the latest start of its spans: where its runs lie.
     first_at timestamptz NOT NULL,
     last_at timestamptz NOT NULL,
     ended_at timestamptz,
     root_span bytea,
     root_run_id uuid NOT NULL,
     root_segment text COLLATE "C",
-    -- The placeholder of a root that was not received.
-    placeholder_at timestamptz,
-    placeholder_project_id uuid,
+    -- The run in the place of a root that has not come.
+    stand_in_at timestamptz,
+    stand_in_project_id uuid,
     closed_at timestamptz,
     updated_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (workspace_id, trace_id)
 );
-CREATE INDEX ingest_otlptrace_updated ON ingest_otlptrace (updated_at);
-CREATE INDEX ingest_otlptrace_open ON ingest_otlptrace (updated_at)
-    WHERE placeholder_at IS NOT NULL;
-CREATE TABLE ingest_otlpwaitingspan (
+CREATE INDEX tracing_otlptrace_updated ON tracing_otlptrace (updated_at);
+CREATE INDEX tracing_otlptrace_open ON tracing_otlptrace (updated_at)
+    WHERE stand_in_at IS NOT NULL;
+CREATE TABLE tracing_otlporphan (
     workspace_id uuid NOT NULL,
     trace_id uuid NOT NULL,
-    -- The run id of the parent that was not received.
+    -- The run of the parent that has not come.
     awaits uuid NOT NULL,
     run_id uuid NOT NULL,
     partition_time timestamptz NOT NULL,
     PRIMARY KEY (workspace_id, trace_id, awaits, run_id)
 );
 """
-DROP = "DROP TABLE ingest_otlpwaitingspan; DROP TABLE ingest_otlptrace;"
+DROP = "DROP TABLE tracing_otlporphan; DROP TABLE tracing_otlptrace;"
 
 
 class Migration(migrations.Migration):

@@ -26,9 +26,6 @@ class Migration(migrations.Migration):
                 ('created_at', models.DateTimeField(auto_now_add=True)),
                 ('organization', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='organizations.organization')),
             ],
-            options={
-                'indexes': [models.Index(fields=['organization', 'index', 'created_at'], name='organization_section_order')],
-            },
         ),
         migrations.CreateModel(
             name='OrganizationChart',
@@ -46,9 +43,6 @@ class Migration(migrations.Migration):
                 ('organization', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='organizations.organization')),
                 ('section', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='charts', to='monitoring.organizationsection')),
             ],
-            options={
-                'indexes': [models.Index(fields=['organization', 'section'], name='organization_chart_section')],
-            },
         ),
         migrations.CreateModel(
             name='Section',
@@ -64,7 +58,6 @@ class Migration(migrations.Migration):
             ],
             options={
                 'base_manager_name': 'unscoped',
-                'indexes': [models.Index(fields=['workspace', 'index', 'created_at'], name='section_in_order')],
             },
             managers=[
                 ('unscoped', django.db.models.manager.Manager()),
@@ -84,16 +77,29 @@ class Migration(migrations.Migration):
                 ('series', models.JSONField(default=list)),
                 ('modified_at', models.DateTimeField(auto_now=True)),
                 ('workspace', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='organizations.workspace')),
-                ('columns', models.PositiveSmallIntegerField(default=1)),
                 ('section', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='charts', to='monitoring.section')),
             ],
             options={
                 'base_manager_name': 'unscoped',
-                'indexes': [models.Index(fields=['workspace', 'section'], name='chart_of_section')],
-                'constraints': [models.CheckConstraint(condition=models.Q(('columns__range', (1, 3))), name='chart_columns_range')],
             },
             managers=[
                 ('unscoped', django.db.models.manager.Manager()),
             ],
+        ),
+        migrations.AddIndex(
+            model_name='organizationsection',
+            index=models.Index(fields=['organization', 'index', 'created_at'], name='organization_section_order'),
+        ),
+        migrations.AddIndex(
+            model_name='organizationchart',
+            index=models.Index(fields=['organization', 'section'], name='organization_chart_section'),
+        ),
+        migrations.AddIndex(
+            model_name='section',
+            index=models.Index(fields=['workspace', 'index', 'created_at'], name='section_in_order'),
+        ),
+        migrations.AddIndex(
+            model_name='chart',
+            index=models.Index(fields=['workspace', 'section'], name='chart_of_section'),
         ),
     ]

@@ -20,8 +20,8 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.RunSQL(
-            sql='CREATE SEQUENCE organizations_number',
-            reverse_sql='DROP SEQUENCE organizations_number',
+            "CREATE SEQUENCE organizations_number",
+            "DROP SEQUENCE organizations_number",
         ),
         migrations.CreateModel(
             name='Organization',
@@ -62,16 +62,12 @@ class Migration(migrations.Migration):
                 ('email', models.EmailField(max_length=254, unique=True)),
                 ('email_verified_at', models.DateTimeField(blank=True, null=True)),
                 ('name', models.CharField(blank=True, max_length=150)),
-                ('time_zone', models.CharField(blank=True, max_length=64)),
                 ('is_staff', models.BooleanField(default=False)),
                 ('is_active', models.BooleanField(default=True)),
                 ('created_at', models.DateTimeField(auto_now_add=True)),
                 ('groups', models.ManyToManyField(blank=True, help_text='The groups this user belongs to. A user will get all permissions granted to each of their groups.', related_name='user_set', related_query_name='user', to='auth.group', verbose_name='groups')),
                 ('user_permissions', models.ManyToManyField(blank=True, help_text='Specific permissions for this user.', related_name='user_set', related_query_name='user', to='auth.permission', verbose_name='user permissions')),
             ],
-            options={
-                'constraints': [models.UniqueConstraint(django.db.models.functions.text.Lower('email'), name='user_email_once')],
-            },
         ),
         migrations.CreateModel(
             name='Role',
@@ -84,9 +80,6 @@ class Migration(migrations.Migration):
                 ('created_at', models.DateTimeField(auto_now_add=True)),
                 ('organization', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='roles', to='organizations.organization')),
             ],
-            options={
-                'constraints': [models.UniqueConstraint(fields=('organization', 'level', 'display_name'), name='role_name_once')],
-            },
         ),
         migrations.CreateModel(
             name='Membership',
@@ -98,9 +91,6 @@ class Migration(migrations.Migration):
                 ('organization', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='memberships', to='organizations.organization')),
                 ('custom_role', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='organizations.role')),
             ],
-            options={
-                'constraints': [models.UniqueConstraint(fields=('organization', 'user'), name='membership_once'), models.CheckConstraint(condition=models.Q(models.Q(('custom_role__isnull', False), ('role', '')), models.Q(models.Q(('role', ''), _negated=True), ('custom_role', None)), _connector='OR'), name='membership_one_role')],
-            },
         ),
         migrations.CreateModel(
             name='Invitation',
@@ -122,10 +112,6 @@ class Migration(migrations.Migration):
                 ('organization', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='invitations', to='organizations.organization')),
                 ('custom_role', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='organizations.role')),
             ],
-            options={
-                'indexes': [models.Index(fields=['email', 'expires_at'], name='invitation_by_email')],
-                'constraints': [models.CheckConstraint(condition=models.Q(models.Q(('custom_role__isnull', False), ('role', '')), models.Q(models.Q(('role', ''), _negated=True), ('custom_role', None)), _connector='OR'), name='invitation_one_role'), models.UniqueConstraint(condition=models.Q(('claimed_at', None), ('declined_at', None), ('revoked_at', None), models.Q(('email', ''), _negated=True)), fields=('organization', 'email'), name='invitation_waits_once')],
-            },
         ),
         migrations.CreateModel(
             name='Workspace',
@@ -137,9 +123,6 @@ class Migration(migrations.Migration):
                 ('deleted_at', models.DateTimeField(blank=True, editable=False, null=True)),
                 ('organization', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='workspaces', to='organizations.organization')),
             ],
-            options={
-                'constraints': [models.UniqueConstraint(condition=models.Q(('deleted_at', None)), fields=('organization', 'name'), name='workspace_name_once')],
-            },
         ),
         migrations.CreateModel(
             name='TagValue',
@@ -154,7 +137,6 @@ class Migration(migrations.Migration):
             ],
             options={
                 'base_manager_name': 'unscoped',
-                'constraints': [models.UniqueConstraint(fields=('workspace', 'tag_key', 'value'), name='tag_value_once')],
             },
             managers=[
                 ('unscoped', django.db.models.manager.Manager()),
@@ -177,7 +159,6 @@ class Migration(migrations.Migration):
             ],
             options={
                 'base_manager_name': 'unscoped',
-                'constraints': [models.UniqueConstraint(fields=('workspace', 'resource_type', 'resource_id', 'tag_value'), name='tagging_once')],
             },
             managers=[
                 ('unscoped', django.db.models.manager.Manager()),
@@ -192,9 +173,6 @@ class Migration(migrations.Migration):
                 ('custom_role', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='organizations.role')),
                 ('workspace', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='organizations.workspace')),
             ],
-            options={
-                'constraints': [models.UniqueConstraint(fields=('invitation', 'workspace'), name='invitation_workspace_once'), models.CheckConstraint(condition=models.Q(models.Q(('custom_role__isnull', False), ('role', '')), models.Q(models.Q(('role', ''), _negated=True), ('custom_role', None)), _connector='OR'), name='invitation_workspace_one_role')],
-            },
         ),
         migrations.CreateModel(
             name='WorkspaceMembership',
@@ -206,9 +184,6 @@ class Migration(migrations.Migration):
                 ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='workspace_memberships', to=settings.AUTH_USER_MODEL)),
                 ('workspace', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='memberships', to='organizations.workspace')),
             ],
-            options={
-                'constraints': [models.UniqueConstraint(fields=('workspace', 'user'), name='workspace_membership_once'), models.CheckConstraint(condition=models.Q(models.Q(('custom_role__isnull', False), ('role', '')), models.Q(models.Q(('role', ''), _negated=True), ('custom_role', None)), _connector='OR'), name='workspace_membership_one_role')],
-            },
         ),
         migrations.CreateModel(
             name='WorkspaceSecret',
@@ -223,14 +198,73 @@ class Migration(migrations.Migration):
             ],
             options={
                 'base_manager_name': 'unscoped',
-                'constraints': [models.UniqueConstraint(fields=('workspace', 'key'), name='secret_key_once')],
             },
             managers=[
                 ('unscoped', django.db.models.manager.Manager()),
             ],
         ),
         migrations.AddConstraint(
+            model_name='user',
+            constraint=models.UniqueConstraint(django.db.models.functions.text.Lower('email'), name='user_email_once'),
+        ),
+        migrations.AddConstraint(
+            model_name='role',
+            constraint=models.UniqueConstraint(fields=('organization', 'level', 'display_name'), name='role_name_once'),
+        ),
+        migrations.AddConstraint(
+            model_name='membership',
+            constraint=models.UniqueConstraint(fields=('organization', 'user'), name='membership_once'),
+        ),
+        migrations.AddConstraint(
+            model_name='membership',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('custom_role__isnull', False), ('role', '')), models.Q(models.Q(('role', ''), _negated=True), ('custom_role', None)), _connector='OR'), name='membership_one_role'),
+        ),
+        migrations.AddIndex(
+            model_name='invitation',
+            index=models.Index(fields=['email', 'expires_at'], name='invitation_by_email'),
+        ),
+        migrations.AddConstraint(
+            model_name='invitation',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('custom_role__isnull', False), ('role', '')), models.Q(models.Q(('role', ''), _negated=True), ('custom_role', None)), _connector='OR'), name='invitation_one_role'),
+        ),
+        migrations.AddConstraint(
+            model_name='invitation',
+            constraint=models.UniqueConstraint(condition=models.Q(('claimed_at', None), ('declined_at', None), ('revoked_at', None), models.Q(('email', ''), _negated=True)), fields=('organization', 'email'), name='invitation_waits_once'),
+        ),
+        migrations.AddConstraint(
+            model_name='workspace',
+            constraint=models.UniqueConstraint(condition=models.Q(('deleted_at', None)), fields=('organization', 'name'), name='workspace_name_once'),
+        ),
+        migrations.AddConstraint(
+            model_name='tagvalue',
+            constraint=models.UniqueConstraint(fields=('workspace', 'tag_key', 'value'), name='tag_value_once'),
+        ),
+        migrations.AddConstraint(
             model_name='tagkey',
             constraint=models.UniqueConstraint(fields=('workspace', 'key'), name='tag_key_once'),
+        ),
+        migrations.AddConstraint(
+            model_name='tagging',
+            constraint=models.UniqueConstraint(fields=('workspace', 'resource_type', 'resource_id', 'tag_value'), name='tagging_once'),
+        ),
+        migrations.AddConstraint(
+            model_name='invitationworkspace',
+            constraint=models.UniqueConstraint(fields=('invitation', 'workspace'), name='invitation_workspace_once'),
+        ),
+        migrations.AddConstraint(
+            model_name='invitationworkspace',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('custom_role__isnull', False), ('role', '')), models.Q(models.Q(('role', ''), _negated=True), ('custom_role', None)), _connector='OR'), name='invitation_workspace_one_role'),
+        ),
+        migrations.AddConstraint(
+            model_name='workspacemembership',
+            constraint=models.UniqueConstraint(fields=('workspace', 'user'), name='workspace_membership_once'),
+        ),
+        migrations.AddConstraint(
+            model_name='workspacemembership',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('custom_role__isnull', False), ('role', '')), models.Q(models.Q(('role', ''), _negated=True), ('custom_role', None)), _connector='OR'), name='workspace_membership_one_role'),
+        ),
+        migrations.AddConstraint(
+            model_name='workspacesecret',
+            constraint=models.UniqueConstraint(fields=('workspace', 'key'), name='secret_key_once'),
         ),
     ]

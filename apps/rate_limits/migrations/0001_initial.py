@@ -19,7 +19,7 @@ class Migration(migrations.Migration):
             name='LimitFactor',
             fields=[
                 ('id', models.UUIDField(default=apps.core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('category', models.CharField(blank=True, help_text='Empty: every row without its own factor.', max_length=40)),
+                ('category', models.CharField(blank=True, help_text='Empty: every row that has no factor of its own.', max_length=40)),
                 ('factor', models.FloatField(validators=[django.core.validators.MinValueValidator(0.001), django.core.validators.MaxValueValidator(1000000.0)])),
                 ('updated_at', models.DateTimeField(auto_now=True)),
                 ('organization', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='limit_factors', to='organizations.organization')),

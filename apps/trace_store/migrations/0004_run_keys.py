@@ -19,6 +19,6 @@ INSERT INTO trace_store_run_key
 
 
 class Migration(migrations.Migration):
-    dependencies = [("trace_store", "0003_rollup_tables")]
+    dependencies = [("trace_store", "0003_take_over_models")]
 
     operations = [migrations.RunSQL(RUN_KEYS, "DROP TABLE trace_store_run_key")]

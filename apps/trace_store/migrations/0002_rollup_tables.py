@@ -3,19 +3,19 @@
 from django.db import migrations
 
 ROLLUPS = """
--- The intervals of a project, and whether their rollup rows are current.
+-- What is known of a interval of time of a project: whether its rows still say the truth.
 CREATE TABLE trace_store_rollup_interval (
     workspace_id uuid NOT NULL,
     project_id uuid NOT NULL,
     -- 0 a quarter of an hour, 1 an hour, 2 a day.
     resolution smallint NOT NULL,
     begins_at timestamptz NOT NULL,
-    -- Incremented by every change of a run in the interval; `built_count` is its value at the last build.
+    -- Counted up by every change of a run in it; `made` is the count that its rows stand for.
     change_count bigint NOT NULL,
     built_count bigint NOT NULL,
     changed_at timestamptz NOT NULL,
     built_at timestamptz,
-    -- False if the interval has too many names for rows by name.
+    -- False when it has too many names for rows of their own.
     has_names boolean NOT NULL DEFAULT true,
     PRIMARY KEY (workspace_id, project_id, resolution, begins_at)
 ) WITH (fillfactor = 70);
@@ -28,8 +28,8 @@ CREATE TABLE trace_store_rollup (
     begins_at timestamptz NOT NULL,
     -- 0 all runs of a scope in one row, 1 by type and status, 2 by name and model too.
     granularity smallint NOT NULL,
-    -- -1 roots with the tokens of their traces; 0 roots, 1 children of a root, 2 deeper runs, each
-    -- with its own tokens.
+    -- -1 roots with the tokens of their traces; 0 roots, 1 runs below a root, 2 deeper ones, each
+    -- with the tokens that it told itself.
     scope smallint NOT NULL,
     run_type text NOT NULL,
     status text NOT NULL,
@@ -41,7 +41,7 @@ CREATE TABLE trace_store_rollup (
     model_calls bigint NOT NULL,
     streamed bigint NOT NULL,
     last_start timestamptz,
-    -- Distributions, see apps/trace_store/histograms.py.
+    -- Distributions: store/metrics.py.
     latency_seconds bytea,
     first_token_seconds bytea,
     prompt_tokens bytea,
@@ -55,12 +55,12 @@ CREATE TABLE trace_store_rollup (
 CREATE INDEX trace_store_rollup_of_interval
     ON trace_store_rollup (workspace_id, project_id, resolution, begins_at, granularity);
 
--- Runs whose start time and partition time are in different quarter hours, which rollups exclude.
+-- Runs whose dotted order and start lie in different quarters: rows leave them out.
 CREATE INDEX trace_store_run_misplaced ON trace_store_run (project_id, start_time)
     WHERE date_bin('15 minutes', start_time, '2000-01-01 00:00:00+00')
        <> date_bin('15 minutes', partition_time, '2000-01-01 00:00:00+00');
 
--- Threads with the times that order their list.
+-- A conversation with what orders it among others: store/threads.py.
 CREATE TABLE trace_store_thread (
     workspace_id uuid NOT NULL,
     project_id uuid NOT NULL,
@@ -70,7 +70,7 @@ CREATE TABLE trace_store_thread (
     first_trace_id uuid NOT NULL,
     last_trace_id uuid NOT NULL
 );
--- A key may exceed the size of an index entry.
+-- A key may be longer than what an index holds.
 CREATE UNIQUE INDEX trace_store_thread_once
     ON trace_store_thread (workspace_id, project_id, md5(thread_key));
 CREATE INDEX trace_store_thread_newest ON trace_store_thread (project_id, last_start);
@@ -79,8 +79,8 @@ CREATE INDEX trace_store_thread_last ON trace_store_thread (last_trace_id);
 CREATE INDEX trace_store_run_turns ON trace_store_run (project_id, md5(thread_key), partition_time)
     WHERE thread_key IS NOT NULL AND parent_run_id IS NULL;
 
--- Over runs in the order of a tree: the model call that counts for this run, itself or an ancestor;
--- '' if there is none.
+-- Over runs in the order of a tree: the model call that speaks for this run, itself or above it;
+-- '' when there is none.
 CREATE FUNCTION trace_store_usage_source(above text, dotted_order text, is_model_call boolean)
 RETURNS text LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
 BEGIN
@@ -105,6 +105,6 @@ DROP TABLE trace_store_rollup_interval;
 
 
 class Migration(migrations.Migration):
-    dependencies = [("trace_store", "0002_run_tables")]
+    dependencies = [("trace_store", "0001_initial")]
 
     operations = [migrations.RunSQL(ROLLUPS, DROP)]
