@@ -94,6 +94,7 @@ def test_the_number_of_queries_does_not_grow_with_deployments_and_runs(
 
 # Partial indexes, which hold no run that has ended; where they are equally cheap, any is read.
 INDEXES_OF_OPEN_RUNS = {
+    "agent_run_alone",
     "agent_run_leased",
     "agent_run_open",
     "agent_run_queued",
