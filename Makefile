@@ -34,7 +34,7 @@ install-dev: install .venv/installed-dev ## Install what the tests and checks ne
 # The order of tests is shuffled with a fixed seed, so that a failing run fails again.
 ORDER ?= 20261122
 test: install-dev ## Run the tests (TESTS=path, PHASES=unit, WORKERS=3, ORDER=any number: another order)
-	@$(BIN)/python -m tests.gate --workers $(WORKERS) --order $(ORDER) --phases $(PHASES) $(TESTS)
+	@$(BIN)/python -m tests.gate --workers $(WORKERS) --order $(ORDER) --phases $(PHASES) $(GATE) $(TESTS)
 
 test-fast: install-dev ## Unit and API tests only, without a live platform or browser
 	@$(BIN)/python -m tests.gate --workers $(WORKERS) --order $(ORDER) --phases unit --fast

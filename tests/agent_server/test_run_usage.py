@@ -92,15 +92,22 @@ def test_the_number_of_queries_does_not_grow_with_deployments_and_runs(
             run_usage.get_deployment_usage(workspace.pk, agent.pk)
 
 
+# Partial indexes, which hold no run that has ended; where they are equally cheap, any is read.
+INDEXES_OF_OPEN_RUNS = {
+    "agent_run_alone",
+    "agent_run_leased",
+    "agent_run_open",
+    "agent_run_queued",
+    "agent_run_waiting",
+}
+
+
 @pytest.mark.parametrize(
-    ("statement", "indexes"),
-    [
-        (run_usage._COUNT_RUNNING, {"agent_run_leased"}),
-        (run_usage._COUNT_OF_DEPLOYMENT, {"agent_run_leased", "agent_run_queued"}),
-    ],
+    "statement",
+    [run_usage._COUNT_RUNNING, run_usage._COUNT_OF_DEPLOYMENT],
     ids=["organization", "deployment"],
 )
-def test_counts_read_indexes_of_open_runs(agent, statement, indexes):
+def test_counts_read_indexes_of_open_runs(agent, statement):
     """Of 2,000 runs that have ended none is read."""
     thread = AgentRunFactory(thread__deployment=agent, status="running").thread
     AgentRunFactory(thread__deployment=agent, status="pending")
@@ -117,5 +124,7 @@ def test_counts_read_indexes_of_open_runs(agent, statement, indexes):
         cursor.execute(f"EXPLAIN {statement}", parameters)
         plan = "\n".join(row[0] for row in cursor.fetchall())
 
-    assert set(re.findall(r"agent_run_\w+", plan)) == indexes, plan
+    used = set(re.findall(r"agent_run_\w+", plan))
+    assert used, plan
+    assert used <= INDEXES_OF_OPEN_RUNS, plan
     assert "Seq Scan on agent_server_agentrun" not in plan

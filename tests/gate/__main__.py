@@ -31,6 +31,7 @@ import pytest
 from config.env import BASE_DIR
 from tests import live, services
 from tests.gate import run_folder
+from tests.gate.check import Check
 from tests.gate.phases import COLLECTION, PHASES, SELECTED, Phase
 from tests.gate.plugin import REPORT
 
@@ -96,6 +97,7 @@ class Gate:
         self._process: subprocess.Popen[str] | None = None
         self._results: list[Result] = []
         self._interrupted: str | None = None
+        self._check = Check(self._folder) if options.check else None
         signal.signal(signal.SIGINT, self._interrupt)
         signal.signal(signal.SIGTERM, self._interrupt)
 
@@ -201,6 +203,8 @@ class Gate:
         """Wait for pytest; an interrupt ends the wait like a deadline."""
         assert self._process is not None
         while True:
+            if self._check is not None and self._check.is_red:
+                self._interrupted = self._interrupted or "make check is red"
             if self._interrupted or time.monotonic() >= deadline:
                 raise subprocess.TimeoutExpired(self._process.args, 0)
             with suppress(subprocess.TimeoutExpired):
@@ -250,6 +254,10 @@ class Gate:
         # A phase that was repeated counts by its second execution.
         final = list({result.phase.name: result for result in self._results}.values())
         is_green = not self._interrupted and all(result.is_green for result in final)
+        if self._check is not None:
+            is_checked = self._check.wait()
+            is_green = is_green and is_checked
+            print("make check:", "green" if is_checked else f"RED\n{self._check.read_output()}")
         if self._interrupted:
             print(f"Ended early: {self._interrupted}")
         for title, name in (("Skipped", "skipped"), ("Repeated", "repeated"), ("FAILED", "failed")):
@@ -387,6 +395,7 @@ def main() -> int:
     parser.add_argument(
         "--fast", action="store_true", help="leave out tests with hundreds of generated inputs"
     )
+    parser.add_argument("--check", action="store_true", help="run `make check` as well")
     parser.add_argument("--workers", default="3", help="processes of a parallel phase")
     parser.add_argument("--order", default="20261122", help="the seed of the tests' order")
     options = parser.parse_args()
