@@ -13,7 +13,7 @@ UV := $(or $(shell uv --version >/dev/null 2>&1 && command -v uv),.tools/bin/uv)
 NPM := PATH="$(CURDIR)/$(BIN):$$PATH" npm
 # Paths of tests; empty for all, in phases (tests/gate).
 TESTS ?=
-PHASES ?= unit,engine,live,browser,serial
+PHASES ?= unit,engine,live,serial
 # Tests wait for other processes: three workers keep two cores busy.
 WORKERS ?= 3
 

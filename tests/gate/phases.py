@@ -19,14 +19,14 @@ COLLECTION = Phase("collection", 5, is_parallel=False)
 """Finds the tests of each phase; it runs none."""
 UNIT = Phase("unit", 25)
 ENGINE = Phase("engine", 20)
-LIVE = Phase("live", 20, needs_live=True)
-BROWSER = Phase("browser", 20, needs_live=True)
+# With the browser, whose tests alone leave a core idle.
+LIVE = Phase("live", 30, needs_live=True)
 # Tests that kill processes of a platform or exhaust the machine: nothing runs beside them.
 SERIAL = Phase("serial", 20, is_parallel=False)
 SELECTED = Phase("selected", 60)
 """All tests of the paths that a caller named, in one phase."""
 
-PHASES = (UNIT, ENGINE, LIVE, BROWSER, SERIAL)
+PHASES = (UNIT, ENGINE, LIVE, SERIAL)
 
 
 def find_phase(item: pytest.Item) -> Phase:
@@ -34,9 +34,8 @@ def find_phase(item: pytest.Item) -> Phase:
     groups = {mark.args[0] for mark in item.iter_markers("xdist_group") if mark.args}
     if groups & {"machine", "limited"}:
         return SERIAL
-    if item.get_closest_marker("browser") or groups & {"browser", "use-stream"}:
-        return BROWSER
-    if item.get_closest_marker("live"):
+    is_browser = item.get_closest_marker("browser") or groups & {"browser", "use-stream"}
+    if is_browser or item.get_closest_marker("live"):
         return LIVE
     if item.get_closest_marker("integration") or item.get_closest_marker("lifecycle"):
         return ENGINE
