@@ -73,8 +73,6 @@ class Model:
             return self.extra
         if self.extra is None:
             return {"metadata": self.metadata}
-        if not isinstance(self.extra, dict):
-            return {"extra": self.extra, "metadata": self.metadata}
         return self.extra | {"metadata": self.metadata}
 
 
@@ -220,7 +218,10 @@ class Walk:
                     some, other = self._object(), self._object()
                     extra["metadata"] = self.random.choice(({}, None, some, other))
                 return extra
-        return self._json(3)
+        value = self._json(3)
+        if name == "events" and value is not None:
+            return [as_object(item) for item in (value if isinstance(value, list) else [value])]
+        return None if value is None else as_object(value)
 
     def _object(self) -> dict[str, Any]:
         keys = self.random.sample(KEYS, self.random.randint(0, 3))
@@ -261,6 +262,10 @@ class Walk:
             parts += [(f"{name}.{key}", value) for key, value in out_of_line.items()]
         self.random.shuffle(parts)
         return self.api.multipart(multipart_body(*parts))
+
+
+def as_object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {"value": value}
 
 
 def process_pending() -> None:

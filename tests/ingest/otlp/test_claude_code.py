@@ -96,7 +96,9 @@ def test_a_prompt_is_a_trace_and_its_session_a_thread(
     ]
     assert prompt.inputs_preview == "why?"
     assert request.latency == timedelta(seconds=2)
-    assert (request.model, request.usage.prompt_tokens) == ("claude-sonnet-4-5", 10)
+    # Claude Code counts cached tokens beside its input tokens; the input of a run contains them.
+    assert (request.model, request.usage.prompt_tokens) == ("claude-sonnet-4-5", 110)
+    assert request.usage.details == {"prompt_token_details": {"cache_read": 100}}
     assert request.usage.total_cost == Decimal("0.01")
     assert tool.status == "error"
     assert {run.thread_key for run in (root, prompt, request, tool)} == {"s1"}
