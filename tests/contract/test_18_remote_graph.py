@@ -57,6 +57,12 @@ def test_an_assistant_is_named_by_its_id(remote, client):
     assert remote(assistant["assistant_id"]).invoke({})["answer"] == "curt 3"
 
 
+def test_a_context_beside_the_thread_reaches_the_graph(remote, thread_config):
+    result = remote("context").invoke({}, thread_config, context={"tone": "curt"})
+
+    assert result["answer"] == "curt 3"
+
+
 @pytest.mark.parametrize(
     ("mode", "first"),
     [

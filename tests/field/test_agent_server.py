@@ -24,7 +24,7 @@ from tests.factories.agent_server import AgentFactory
 __all__ = ["asgi_app", "call", "clear_caches", "key", "redis_client"]
 
 AGENT = Path(__file__).parent / "agent"
-GRAPHS = ("collect", "guarded", "slipping", "tenant")
+GRAPHS = ("collect", "guarded", "slipping", "tenant", "toned")
 UNKNOWN_CHECKPOINT = "1ef4f797-8335-6428-8001-8a1503f9b875"
 
 
@@ -322,3 +322,46 @@ async def test_graph_that_the_build_could_not_create_is_described_on_request(cal
     for answer in unknown:
         assert (answer.status, answer.json()["code"]) == (400, "graph_failed")
         assert answer.json()["detail"] == "Graph 'tenant' failed with KeyError: 'tenant'"
+
+
+# `context` beside `configurable`: langgraph#6342, a RemoteGraph with a context and a thread
+
+NO_SETTINGS = {
+    **dict.fromkeys(("thread_id", "run_id", "graph_id", "assistant_id"), "other"),
+    **{"user_id": "", "langgraph_request_id": "1", "langgraph_auth_user": None},
+    **{"__pregel_resuming": False, "checkpoint_ns": "node:1", "checkpoint_map": {}},
+}
+"""What a RemoteGraph passes on within a run of another graph."""
+
+
+async def test_context_is_accepted_beside_references_of_the_callers_run(call):
+    path = f"/threads/{await create_thread(call)}"
+    body: dict[str, Any] = {"context": {"tone": "curt"}, "input": {"items": []}}
+
+    for name, value in NO_SETTINGS.items():
+        answer = await run(call, "", "toned", config={"configurable": {name: value}}, **body)
+        assert (answer.status, answer.json()) == (200, {"items": ["curt"]}), name
+    answer = await run(call, path, "toned", config={"configurable": NO_SETTINGS}, **body)
+    assert answer.json() == {"items": ["curt"]}
+    cron = {**body, "config": {"configurable": NO_SETTINGS}, "schedule": "0 0 1 1 *"}
+    answer = await call("POST", "/runs/crons", {"assistant_id": "toned", **cron})
+    assert answer.status == 200, answer.body
+    settings = {"config": {"configurable": NO_SETTINGS}, "context": {"tone": "curt"}}
+    assistant = (await call("POST", "/assistants", {"graph_id": "toned", **settings})).json()
+    assert assistant["context"] == assistant["config"]["configurable"] == {"tone": "curt"}
+    thread = (await read_state(call, path))["checkpoint"]["thread_id"]
+    assert thread == path.rpartition("/")[2]
+
+
+async def test_context_is_refused_beside_settings(call):
+    for name, value in {"tone": "curt", "model": "m", "user_id": "u"}.items():
+        both = {"context": {"tone": "curt"}, "config": {"configurable": {name: value}}}
+        body = {"assistant_id": "toned", "input": {"items": []}, **both}
+        for method, target, request in [
+            ("POST", "/runs/wait", body),
+            ("POST", "/runs/crons", {**body, "schedule": "0 0 1 1 *"}),
+            ("POST", "/runs/batch", [body]),
+            ("POST", "/assistants", {"graph_id": "toned", **both}),
+        ]:
+            answer = await call(method, target, request)
+            assert (answer.status, answer.json()["code"]) == (400, "config_and_context"), target

@@ -39,7 +39,7 @@ class AssistantSettings(Body):
 
     @model_validator(mode="after")
     def _has_config_or_context(self) -> Self:
-        if self.context and self.config is not None and self.config.configurable:
+        if self.context and self.config is not None and self.config.has_settings:
             raise errors.ConfigAndContext
         return self
 

@@ -38,6 +38,12 @@ Nodes = Literal["*"] | list[str]
 MAX_DELAY_SECONDS = 366 * 24 * 3600
 MAX_BATCH_RUNS = 1_000
 
+_REFERENCES = frozenset(
+    ("thread_id", "run_id", "graph_id", "assistant_id")
+    + ("checkpoint_id", "checkpoint_ns", "checkpoint_map")
+)
+"""Fields of `configurable` that the platform sets for each run."""
+
 
 class RunConfig(Body):
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -45,6 +51,20 @@ class RunConfig(Body):
     tags: list[str] | None = None
     recursion_limit: int | None = Field(None, ge=1)
     configurable: JSONObject = {}
+
+    @property
+    def has_settings(self) -> bool:
+        """Whether `configurable` has settings, which a `context` beside it could contradict.
+
+        A `RemoteGraph` also passes on what is no setting: its thread, and within a run the
+        references and caller of that run and LangGraph's internal fields.
+        """
+        return any(
+            name not in _REFERENCES
+            and not name.startswith(("__", "langgraph_"))
+            and not (name == "user_id" and value == "")  # every run has it
+            for name, value in self.configurable.items()
+        )
 
 
 class CommandBody(Body):
@@ -111,7 +131,7 @@ class RunBody(Body):
 
     @model_validator(mode="after")
     def _has_config_or_context(self) -> Self:
-        if self.context and self.config.configurable:
+        if self.context and self.config.has_settings:
             raise errors.ConfigAndContext
         return self
 

@@ -5,6 +5,7 @@ from typing import Annotated
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END, START, StateGraph
+from langgraph.runtime import Runtime
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
@@ -58,3 +59,20 @@ def tenant_graph(config: RunnableConfig):
     if not config["configurable"]["tenant"]:
         raise ValueError("no tenant")
     return build_collect().compile()
+
+
+class Tone(TypedDict, total=False):
+    tone: str
+
+
+def name_tone(state: Items, runtime: Runtime[Tone]) -> Items:
+    return {"items": [runtime.context.get("tone", "")]}
+
+
+toned = (
+    StateGraph(Items, context_schema=Tone)
+    .add_node(name_tone)
+    .add_edge(START, "name_tone")
+    .add_edge("name_tone", END)
+    .compile()
+)
