@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import httpx
 import pytest
-from langgraph_sdk.errors import NotFoundError
 
 UNKNOWN_CHECKPOINT = "1ef4f797-8335-6428-8001-8a1503f9b875"
 
@@ -477,10 +477,12 @@ def test_a_run_from_an_unknown_checkpoint_is_not_found(client, finished_thread):
     state = client.threads.get_state(finished_thread)
 
     for graph_input in (None, {"notes": ["new"]}):
-        with pytest.raises(NotFoundError, match=UNKNOWN_CHECKPOINT):
+        with pytest.raises(httpx.HTTPStatusError) as caught:
             client.runs.wait(
                 finished_thread, "steps", input=graph_input, checkpoint_id=UNKNOWN_CHECKPOINT
             )
+        refusal = caught.value.response
+        assert (refusal.status_code, refusal.json()["code"]) == (404, "checkpoint_not_found")
 
     assert client.threads.get_state(finished_thread) == state
 
