@@ -368,7 +368,8 @@ def test_the_host_embeds_texts_for_the_platform(engine, revision):
 
     reply = call_graph(engine, revision, "", "embed", {"value": {"text": "poison"}})
     assert not reply.succeeded
-    assert loads(reply.body) == {"error": "RuntimeError", "message": "the model is down"}
+    error = {"error": "RuntimeError", "message": "the model is down", "is_of_agent": True}
+    assert loads(reply.body) == error
 
 
 def test_a_store_item_belongs_to_the_deployment_of_the_claim(engine, revision):

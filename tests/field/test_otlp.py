@@ -17,7 +17,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeL
 from apps.core.http.wsgi_bridge import WSGIBridge
 from apps.ingest.api.otlp import encode_refusal
 from apps.ingest.errors import BadBody
-from apps.ingest.otlp import claude_code, encoding, protobuf_decoder
+from apps.ingest.otlp import claude_code, encoding, invalid_text, protobuf_decoder
 from apps.ingest.otlp.run_mapping import map_span
 from apps.ingest.otlp.spans import span_run_id, trace_run_id
 from apps.trace_store import Payload
@@ -109,6 +109,34 @@ def test_malformed_request_is_still_refused(damage):
 
     with pytest.raises(BadBody):
         protobuf_decoder.decode(body)
+
+
+def test_repair_of_a_body_has_a_bound(monkeypatch):
+    monkeypatch.setattr(invalid_text, "_MAX_FIELDS", 100)
+    body = with_invalid_text(export(span(attributes={MARK: 1})).SerializeToString())
+
+    assert protobuf_decoder.decode(body).undecodable
+    with pytest.raises(BadBody):
+        protobuf_decoder.decode(body + b"\x78\x00" * 100)
+
+
+@pytest.mark.parametrize(("depth", "is_accepted"), [(20, True), (400, False), (20_000, False)])
+def test_deep_value_next_to_invalid_text_is_read_or_refused(depth, is_accepted):
+    """A value that a string of the same span sends on the slow path is as deep as it likes."""
+    value = b"\x0a\x00"
+    for _ in range(depth):
+        array = b"\x0a" + invalid_text.encode_varint(len(value)) + value
+        value = b"\x2a" + invalid_text.encode_varint(len(array)) + array
+    pair = b"\x0a\x03\xff\xfe\xfd\x12" + invalid_text.encode_varint(len(value)) + value
+    body = b"\x4a" + invalid_text.encode_varint(len(pair)) + pair
+    for tag in (b"\x12", b"\x12", b"\x0a"):
+        body = tag + invalid_text.encode_varint(len(body)) + body
+
+    if is_accepted:
+        assert protobuf_decoder.decode(body).undecodable
+    else:
+        with pytest.raises(BadBody):
+            protobuf_decoder.decode(body)
 
 
 # langfuse#11550: an exporter cannot read JSON in answer to protobuf.
