@@ -19,6 +19,8 @@ from tests.gate import run_folder
 from tests.gate.run_folder import FOLDER
 from tests.installation import Installation
 
+# Autovacuum locks a table for moments, and a test that waits then fails when the code under test
+# has set a `lock_timeout` for its transaction, which lasts as long as that of the test.
 # A statement, a lock or an idle transaction that lasts longer is a defect of a test, which would
 # otherwise wait for it for ever. These databases hold nothing that outlives the run.
 POSTGRES_SETTINGS = """
@@ -29,6 +31,7 @@ lock_timeout = '30s'
 statement_timeout = '120s'
 idle_in_transaction_session_timeout = '120s'
 log_lock_waits = on
+autovacuum = off
 """
 CONNECTIONS = "300"
 

@@ -134,7 +134,7 @@ class ThreadOrAssistantNotFound(errors.NotFound):
         super().__init__(errors=[{"field": field, "message": f"{reference} does not exist here"}])
 
 
-class CheckpointNotFound(errors.NotFound):
+class UnknownCheckpoint(errors.NotFound):
     code = "checkpoint_not_found"
 
     def __init__(

@@ -94,7 +94,7 @@ class CommandHandler:
             return self._envelope(command_id, error="invalid_argument", message=error.detail)
         except Forbidden as error:
             return self._envelope(command_id, error="permission_denied", message=error.detail)
-        except errors.CheckpointNotFound as error:
+        except errors.UnknownCheckpoint as error:
             return self._envelope(command_id, error="no_such_checkpoint", message=error.detail)
         except AppError as error:
             message = f"{error.status}: {error.detail}"

@@ -176,7 +176,7 @@ ORDER BY key.position LIMIT 1
 
 def find_missing(
     scope: Scope, thread_id: UUID, keys: Sequence[CheckpointKey]
-) -> errors.CheckpointNotFound | None:
+) -> errors.UnknownCheckpoint | None:
     """The error for the first checkpoint that the thread does not have; None if it has all."""
     if not keys:
         return None
@@ -187,11 +187,11 @@ def find_missing(
     if row is None:
         return None
     key = keys[row[0]]
-    return errors.CheckpointNotFound(key.field, key.checkpoint_id, thread_id)
+    return errors.UnknownCheckpoint(key.field, key.checkpoint_id, thread_id)
 
 
 def require(scope: Scope, thread_id: UUID, keys: Sequence[CheckpointKey]) -> None:
-    """Raise `CheckpointNotFound` if one of the checkpoints does not exist on the thread."""
+    """Raise `UnknownCheckpoint` if one of the checkpoints does not exist on the thread."""
     if (error := find_missing(scope, thread_id, keys)) is not None:
         raise error
 

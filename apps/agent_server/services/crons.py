@@ -41,7 +41,7 @@ def _check_checkpoints(scope: Scope, thread: Thread | None, body: NewCron) -> No
         body.check_checkpoint_thread(thread.thread_id)
         checkpoints.require(scope.unfiltered(), thread.thread_id, keys)
     elif keys:
-        raise errors.CheckpointNotFound(keys[0].field, keys[0].checkpoint_id)
+        raise errors.UnknownCheckpoint(keys[0].field, keys[0].checkpoint_id)
 
 
 def _insert(scope: Scope, body: NewCron, thread: Thread | None) -> Cron:

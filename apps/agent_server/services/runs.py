@@ -122,7 +122,7 @@ def _create_stateless(
     thread_id = uuid7()
     parameters = _build_parameters(scope, body, trace_parent)
     if keys := body.checkpoint_keys:
-        raise errors.CheckpointNotFound(keys[0].field, keys[0].checkpoint_id)
+        raise errors.UnknownCheckpoint(keys[0].field, keys[0].checkpoint_id)
     parameters |= {"thread": thread_id, "strategy": MultitaskStrategy.ENQUEUE.value}
     minutes, strategy = threads.resolve_ttl(scope.route, None)
     parameters |= {

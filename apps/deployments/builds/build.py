@@ -15,7 +15,7 @@ from apps.deployments import errors, hosts, langgraph_json
 from apps.deployments.build_dirs import FileNotReadable, remove_revision
 from apps.deployments.builds import build_facts, clone, venv
 from apps.deployments.builds.build_context import BuildContext, BuildFailed
-from apps.deployments.builds.host_client import CallFailed, CallTimedOut, HostClient
+from apps.deployments.builds.host_client import HostCallFailed, HostCallTimedOut, HostClient
 from apps.deployments.models import Revision, RevisionGraph, Source
 from apps.deployments.routes import STUDIO_USER
 from apps.deployments.sandbox.usage import disk_usage
@@ -122,7 +122,7 @@ def _describe_graphs(
                 graph_id = remaining.pop(0)
                 try:
                     graphs.append(_describe_graph(context, project, client, graph_id))
-                except CallTimedOut as error:
+                except HostCallTimedOut as error:
                     # The graph may block its host, so the next one needs another.
                     graphs.append(_build_graph(context, project, graph_id, problem=str(error)))
                     break
@@ -142,9 +142,9 @@ def _describe_graph(
     params = {"user": STUDIO_USER} if project.sections.auth else {}
     try:
         description = client.call(graph_id, "describe", params)
-    except CallTimedOut:
+    except HostCallTimedOut:
         raise
-    except CallFailed as error:
+    except HostCallFailed as error:
         return _build_graph(context, project, graph_id, problem=str(error))
     description = loads(storable(dumps(description)))
     drawing, problem = description["drawing"] or {}, description.get("problem")

@@ -21,11 +21,11 @@ _MAX_LINE_BYTES = 64 * 1024
 _MAX_RESULT_BYTES = 4 * 1024 * 1024
 
 
-class CallFailed(Exception):
+class HostCallFailed(Exception):
     """The code of a graph raised, or did not return in time; the message is for its author."""
 
 
-class CallTimedOut(CallFailed):
+class HostCallTimedOut(HostCallFailed):
     """The graph did not return in time, so the host may not respond to further calls."""
 
 
@@ -58,15 +58,15 @@ class HostClient:
     def call(self, graph_id: str, method: str, params: dict[str, Any] | None = None) -> Any:
         """Call a method of one graph.
 
-        Raises `CallFailed`, or `BuildFailed` for an error of the project itself, such as a function
-        that does not return a graph.
+        Raises `HostCallFailed`, or `BuildFailed` for an error of the project itself, such as a
+        function that does not return a graph.
         """
         request = ("call", _KEY, graph_id, method, dumps(params or {}))
         self.host.socket.sendall(wire.encode(request))
         frame = self._wait("result")
         if frame is None:
             seconds = settings.GRAPH_IMPORT_TIMEOUT_SECONDS
-            raise CallTimedOut(
+            raise HostCallTimedOut(
                 f"its creation exceeded its time limit of {seconds} seconds"
                 " (GRAPH_IMPORT_TIMEOUT_SECONDS). Work that waits belongs in a node."
             )
@@ -75,7 +75,7 @@ class HostClient:
             reason = loads_small(value)
             if reason["error"] == "ProjectError":
                 raise BuildFailed(reason["message"])
-            raise CallFailed(f"{reason['error']}: {reason['message']}")
+            raise HostCallFailed(f"{reason['error']}: {reason['message']}")
         return loads_small(value, _MAX_RESULT_BYTES)
 
     def _next(self, kind: str, activity: str) -> wire.Frame:

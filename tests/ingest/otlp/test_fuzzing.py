@@ -214,7 +214,7 @@ def test_any_values_of_known_attributes_are_mapped_or_rejected(attributes: dict[
 
     request = build_request(decoded, project=None)
 
-    span_count = len(decoded.spans) + decoded.undecodable
+    span_count = len(decoded.spans) + len(decoded.undecodable)
     assert len(request.operations) + len(request.rejected) == span_count
 
 
