@@ -328,8 +328,12 @@ async def test_graph_that_the_build_could_not_create_is_described_on_request(cal
 
 NO_SETTINGS = {
     **dict.fromkeys(("thread_id", "run_id", "graph_id", "assistant_id"), "other"),
-    **{"user_id": "", "langgraph_request_id": "1", "langgraph_auth_user": None},
-    **{"__pregel_resuming": False, "checkpoint_ns": "node:1", "checkpoint_map": {}},
+    "user_id": "",
+    "langgraph_request_id": "1",
+    "langgraph_auth_user": None,
+    "__pregel_resuming": False,
+    "checkpoint_ns": "node:1",
+    "checkpoint_map": {},
 }
 """What a RemoteGraph passes on within a run of another graph."""
 
