@@ -180,7 +180,11 @@ LOST_ERROR = "The attempt was lost: its process ended before the run did."
 _UNREPORTED_COLUMNS = "(id, workspace_id, run_id, attempt, error, ended_at, created_at, due_at)"
 # Requests that the process sent before its end are stored by then, unless the machine is loaded.
 _FIRST_CHECK = "clock_timestamp(), clock_timestamp() + interval '5 seconds'"
-_RUN_ERROR = "COALESCE(r.error ->> 'message', '')"
+# The name of the error makes the runs of the trace cancelled, not failed.
+_RUN_ERROR = (
+    "CASE WHEN r.error ->> 'error' = 'UserInterrupt' THEN 'UserInterrupt: ' ELSE '' END"
+    " || COALESCE(r.error ->> 'message', '')"
+)
 
 # Parameters: run ids, attempts. Executed before the runs are released or deleted.
 ADD_UNREPORTED = f"""

@@ -23,6 +23,7 @@ from apps.trace_store import Payload, RunType
 from apps.trace_store.dotted_order import InvalidDottedOrder, TreePosition, parse_position
 from apps.trace_store.json_repair import repair
 from apps.trace_store.pricing.costs import ModelReference
+from apps.trace_store.run_status import Status, classify_error, find_raised
 from apps.trace_store.run_writes import RunContent
 
 RUN_TYPES = frozenset(str(run_type) for run_type in RunType)
@@ -123,7 +124,7 @@ def _build_content(operation: RunOperation, add_costs: AddCosts | None) -> RunCo
     if outputs is not None:
         columns["outputs_preview"] = build_preview(outputs, payloads[Payload.OUTPUTS])
     if error is not None:
-        columns["error_preview"] = one_line(error)
+        columns["error_preview"] = _error_preview(error)
     if events is not None:
         columns["first_token_time"] = _first_token_time(events)
     if metadata or invocation:
@@ -219,6 +220,12 @@ def _model_name(metadata: dict[str, Any], invocation: dict[str, Any]) -> str | N
         if isinstance(name := invocation.get(key), str) and name:
             return _storable_text(name)
     return None
+
+
+def _error_preview(error: str) -> str:
+    """The start of the error; of control flow after a stack trace, the start of the exception."""
+    raised = find_raised(error)
+    return one_line(error if classify_error(raised) is Status.ERROR else raised)
 
 
 def _first_token_time(events: Sequence[dict[str, Any]]) -> Any:

@@ -10,6 +10,7 @@ from django.utils.functional import SimpleLazyObject
 from django.utils.module_loading import import_string
 
 from apps.trace_store.protocol import ALL_PAYLOADS, NO_PAYLOADS, RunStore
+from apps.trace_store.run_status import Status
 from apps.trace_store.types import (
     Attachment,
     ChangedRun,
@@ -27,7 +28,6 @@ from apps.trace_store.types import (
     RunType,
     SortField,
     StartCriterion,
-    Status,
     SubtreeMove,
     Usage,
 )

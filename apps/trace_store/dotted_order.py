@@ -14,6 +14,8 @@ _TIME_LENGTH = 22  # YYYYMMDDTHHMMSSffffffZ
 SEGMENT_LENGTH = _TIME_LENGTH + 36
 EARLIEST_START = datetime(1900, 1, 1, tzinfo=UTC)
 """The earliest start of a run; arithmetic with it may go back by years."""
+MAX_CLOCK_SKEW = timedelta(days=1)
+"""The start of a run and the time in its dotted order differ by less than this."""
 _MAX_CLOCK_LEAD = timedelta(days=1)
 _FIRST_YEAR, _LAST_YEAR = "1900", "8999"
 
@@ -29,6 +31,11 @@ class TreePosition(NamedTuple):
 
 class InvalidDottedOrder(ValueError):
     """The dotted order is malformed or contradicts the ids of the run."""
+
+
+def is_far_apart(start_time: datetime, partition_time: datetime) -> bool:
+    """Whether reads by start time would not find a run with this time in its dotted order."""
+    return abs(start_time - partition_time) >= MAX_CLOCK_SKEW
 
 
 def latest_start_time(now: datetime | None = None) -> datetime:

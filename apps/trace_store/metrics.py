@@ -126,12 +126,21 @@ def decode_value_range(encoded: bytes) -> tuple[Decimal, Decimal]:
     return stored.least, stored.most
 
 
+COUNT_NAMES = (
+    *("runs", "errors", "interrupted", "cancelled", "pending"),
+    *("model_calls", "streamed", "last_start"),
+)
+"""The first fields of `RunMetrics`, which are columns of rollups."""
+
+
 @dataclass(slots=True)
 class RunMetrics:
     """Metrics of a set of runs."""
 
     runs: int = 0
     errors: int = 0
+    interrupted: int = 0
+    cancelled: int = 0
     pending: int = 0
     model_calls: int = 0
     streamed: int = 0
@@ -143,6 +152,8 @@ class RunMetrics:
     def add(self, other: RunMetrics) -> None:
         self.runs += other.runs
         self.errors += other.errors
+        self.interrupted += other.interrupted
+        self.cancelled += other.cancelled
         self.pending += other.pending
         self.model_calls += other.model_calls
         self.streamed += other.streamed
@@ -175,6 +186,10 @@ class RunMetrics:
     def quantile(self, measure: Measure, share: float) -> Any:
         value = self._distribution(measure).quantile(share)
         return None if value is None else to_display_value(measure, value)
+
+    @property
+    def successes(self) -> int:
+        return self.runs - self.errors - self.interrupted - self.cancelled - self.pending
 
     @property
     def error_rate(self) -> float | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from apps.trace_store.dotted_order import is_far_apart
 from apps.trace_store.types import Attachment, Payload, RunKey
 
 Row = dict[str, Any]
@@ -64,11 +65,17 @@ class RunWrite:
     def move(self, identity: Row, content: RunContent) -> None:
         """Give the run the position of its later operation with this content, and its start.
 
-        The start overwrites a stored one also if the stored run already has this position.
+        The start overwrites a stored one also if the stored run already has this position. Without
+        one, an earlier start far from the new position is dropped.
         """
         self.identity = identity
         if (start_time := content.columns.get("start_time")) is not None:
             self.add(RunContent({"start_time": start_time}), is_update=True)
+            return
+        for earlier in (self.create, self.update):
+            start_time = None if earlier is None else earlier.columns.get("start_time")
+            if start_time is not None and is_far_apart(start_time, identity["partition_time"]):
+                del earlier.columns["start_time"]
 
     @property
     def key(self) -> RunKey:

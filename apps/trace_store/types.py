@@ -14,6 +14,7 @@ from uuid import UUID
 from apps.core.json import Fragment
 from apps.trace_store.dotted_order import TreePosition
 from apps.trace_store.filters.nodes import Expression
+from apps.trace_store.run_status import Status, classify_error
 
 RunKey = tuple[UUID, UUID, datetime]
 """The id, the project and the partition time of a run."""
@@ -37,12 +38,6 @@ class RunType(StrEnum):
     EMBEDDING = "embedding"
     PROMPT = "prompt"
     PARSER = "parser"
-
-
-class Status(StrEnum):
-    PENDING = "pending"
-    SUCCESS = "success"
-    ERROR = "error"
 
 
 class Payload(StrEnum):
@@ -139,8 +134,12 @@ class RunRow:
     @property
     def status(self) -> Status:
         if self.error_preview is not None:
-            return Status.ERROR
+            return classify_error(self.error_preview)
         return Status.PENDING if self.end_time is None else Status.SUCCESS
+
+    @property
+    def has_failed(self) -> bool:
+        return self.status is Status.ERROR
 
     @property
     def latency(self) -> timedelta | None:

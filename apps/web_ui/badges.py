@@ -38,6 +38,7 @@ BADGES: dict[str, Badge] = {
     "pending": Badge("running", "loader-circle", "Running"),
     "success": Badge("success", "circle-check", "Success"),
     "error": Badge("error", "circle-x", "Error"),
+    "interrupted": Badge("waiting", "circle-pause", "Interrupted"),
     # Webhook deliveries
     "due": Badge("waiting", "circle-dashed", "Waiting"),
     "sending": Badge("running", "loader-circle", "Sending"),
@@ -47,7 +48,7 @@ BADGES: dict[str, Badge] = {
     "running": Badge("running", "loader-circle", "Running"),
     "cancelling": Badge("running", "loader-circle", "Stopping"),
     "completed": Badge("success", "circle-check", "Completed"),
-    "cancelled": Badge("warning", "ban", "Stopped"),
+    "cancelled": Badge("warning", "ban", "Cancelled"),
     # Exports
     "Created": Badge("waiting", "circle-dashed", "Waiting"),
     "Running": Badge("running", "loader-circle", "Running"),
@@ -56,7 +57,7 @@ BADGES: dict[str, Badge] = {
     "Failed": Badge("error", "circle-x", "Failed"),
     "TimedOut": Badge("error", "circle-x", "Timed out"),
 }
-RUN_STATUSES = ("success", "error", "pending")
+RUN_STATUSES = ("success", "error", "interrupted", "cancelled", "pending")
 UNKNOWN = Badge("", "circle-help", "Unknown")
 
 RUN_TYPES: dict[str, str] = {

@@ -252,6 +252,63 @@ def test_number_that_is_no_time_is_refused_by_name(api, workspace, number):
     assert "`start_time` is not a valid timestamp" in response.json()["detail"]
 
 
+# Report 13 of the field: a run with a dotted order days from its start was accepted, and found by
+# no range of start times.
+@pytest.mark.parametrize("hours", [-500, -24, -23, 0, 23, 24, 500])
+def test_run_is_found_by_its_start_or_refused(api, workspace, hours):
+    run = wire_run(start=NOON)
+    start = NOON + timedelta(hours=hours)
+    run["start_time"] = start.isoformat()
+
+    response = api.post("/runs/batch", {"post": [run]})
+
+    if abs(hours) >= 24:
+        assert response.status_code == 422
+        assert "`start_time` is" in response.json()["detail"]
+        assert "`dotted_order`" in response.json()["detail"]
+        return
+    assert response.status_code == 202
+    assert read_starts(api, workspace, start) == [start]
+
+
+def read_starts(api, workspace, around: datetime) -> list[datetime]:
+    query = {
+        "session": [str(project_id_of(workspace))],
+        "start_time": (around - timedelta(minutes=1)).isoformat(),
+        "end_time": (around + timedelta(minutes=1)).isoformat(),
+    }
+    runs = api.post("/runs/query", query).json()["runs"]
+    starts = [datetime.fromisoformat(run["start_time"]) for run in runs]
+    return [start if start.tzinfo else start.replace(tzinfo=UTC) for start in starts]
+
+
+def test_update_cannot_put_the_start_days_from_the_dotted_order(api, workspace):
+    run = wire_run(start=NOON)
+    ingest(workspace, run)
+    far = (NOON - timedelta(days=9)).isoformat()
+
+    response = api.patch(f"/runs/{run['id']}", {"start_time": far})
+
+    assert response.status_code == 422
+    assert read_starts(api, workspace, NOON) == [NOON]
+
+
+@pytest.mark.parametrize("is_one_request", [True, False])
+def test_moved_run_without_a_start_begins_at_its_dotted_order(api, workspace, is_one_request):
+    run, moved = wire_run(start=NOON - timedelta(days=9)), wire_run(start=NOON)
+    order = moved["dotted_order"].replace(moved["id"], run["id"])
+    update = {"id": run["id"], "trace_id": run["id"], "dotted_order": order}
+    requests = [{"post": [run]}, {"patch": [update]}]
+    if is_one_request:
+        requests = [requests[0] | requests[1]]
+
+    for body in requests:
+        assert api.post("/runs/batch", body).status_code == 202
+
+    assert read_starts(api, workspace, NOON) == [NOON]
+    assert read_starts(api, workspace, NOON - timedelta(days=9)) == []
+
+
 # -- projects ----------------------------------------------------------------------
 
 

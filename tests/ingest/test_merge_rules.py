@@ -21,7 +21,7 @@ from apps.ingest.otlp import protobuf_decoder
 from apps.ingest.otlp.batch_assembly import build_request
 from apps.trace_store import run_store
 from apps.trace_store.dotted_order import format_segment
-from tests.factories.spans import export, span
+from tests.factories.spans import BEGIN, SECOND, export, span
 from tests.factories.tracing import multipart_body
 
 OPEN_FIELDS = ("inputs", "outputs", "extra", "events", "error", "serialized", "tags", "name")
@@ -174,7 +174,10 @@ class Walk:
         }
         if self.root_id != self.run_id:
             attributes["langsmith.span.parent_id"] = self.root_id
-        body = export(span(name="span", attributes=attributes)).SerializeToString()
+        seconds_after_begin = start.timestamp() - BEGIN / SECOND
+        body = export(
+            span(name="span", at=seconds_after_begin, attributes=attributes)
+        ).SerializeToString()
         self.log.append(f"otlp: {attributes}")
         response = self.api.client.generic(
             "POST", "/otel/v1/traces", body, content_type="application/x-protobuf"

@@ -441,6 +441,37 @@ def test_the_strip_counts_the_listed_runs(page, workspace):
     assert len(data["times"]) == len(data["series"][0]["values"])
 
 
+def test_control_flow_has_marks_of_its_own_and_is_no_error(page, workspace):
+    base = project_url(workspace, stored_run(workspace))
+    errors = {
+        "waits": "GraphInterrupt((Interrupt(value='send it?'),))",
+        "stops": "CancelledError()",
+    }
+    ids = {name: stored_run(workspace, name=name, error=text) for name, text in errors.items()}
+
+    [count, _] = page.get(f"{base}/strip").context["charts"]
+    facets = page.get(f"{base}/facets").context["facets"]
+    [statuses] = [facet for facet in facets if facet.title == "Status"]
+    [waiting] = [value for value in statuses.values if value.label == "Interrupted"]
+    listed = page.get(base).content.decode()
+    details = {name: page.get(f"{base}/r/{ids[name]}").content.decode() for name in ids}
+
+    assert [(line.name, sum(line.values)) for line in count.lines] == [
+        ("Error", 0), ("Success", 1), ("Interrupted", 1), ("Cancelled", 1),
+    ]  # fmt: skip
+    counts = {value.label: value.count for value in statuses.values}
+    assert counts == {"Success": 1, "Interrupted": 1, "Cancelled": 1}
+    assert run_names(page.get(base + waiting.url)) == ["waits"]
+    assert run_names(page.get(base + count.lines[3].href)) == ["stops"]
+    assert "Interrupted" in listed
+    assert "Cancelled" in listed
+    assert "is-error" not in listed
+    for text in details.values():
+        assert "tree-row is-error" not in text
+        assert "code-error" not in text
+    assert "send it?" in details["waits"]
+
+
 def test_the_strip_counts_running_runs_apart(page, workspace):
     base = project_url(workspace, stored_run(workspace))
     ingest(workspace, start_fields(wire_run()))

@@ -28,7 +28,7 @@ from apps.feedback.services.configs import keys_with_lower_better
 from apps.feedback.services.example_scores import TOLERANCE
 from apps.feedback.services.score_stats import FeedbackStats
 from apps.ingest.previews import build_preview
-from apps.trace_store import NO_PAYLOADS, ExampleRuns, RunDetail
+from apps.trace_store import NO_PAYLOADS, ExampleRuns, RunDetail, Status
 from apps.tracing.models import Project
 from apps.tracing.services.projects import experiment_numbers
 from apps.web_ui.formatting import format_compact, format_duration, format_money
@@ -327,13 +327,14 @@ def _build_cell(
     experiment: ComparedExperiment, runs: Sequence[RunDetail], scores: Sequence[ScoreChip]
 ) -> Cell:
     rows = [run.row for run in runs]
-    failed = [row for row in rows if row.error_preview is not None]
-    succeeded = [row for row in rows if row.error_preview is None and row.end_time is not None]
+    failed = [row for row in rows if row.has_failed]
+    pending = [row for row in rows if row.status is Status.PENDING]
+    succeeded = [row for row in rows if row.status is Status.SUCCESS]
     return Cell(
         experiment,
         run_count=len(rows),
         failed_count=len(failed),
-        pending_count=len(rows) - len(failed) - len(succeeded),
+        pending_count=len(pending),
         output=(succeeded[0].outputs_preview or "") if succeeded else "",
         error=(failed[0].error_preview or "") if failed else "",
         scores=scores,

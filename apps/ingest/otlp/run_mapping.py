@@ -15,6 +15,7 @@ from apps.ingest.otlp.attributes import AttributeReader, parse_json, parse_uuid
 from apps.ingest.otlp.payloads import CONVERTERS
 from apps.ingest.otlp.run_extra import build_extra
 from apps.ingest.otlp.spans import ERROR, OK, Span, SpanEvent, to_datetime
+from apps.trace_store.run_status import Status, classify_error
 
 _encode = msgspec.json.Encoder().encode
 
@@ -189,6 +190,15 @@ def _read_error(span: Span, events: list[SpanEvent]) -> str | None:
     exception = next((event for event in events if event.name == "exception"), None)
     if span.status_code == OK or (span.status_code != ERROR and exception is None):
         return None
+    attributes = span.attributes if exception is None else exception.attributes
+    name = attributes.get("error.type" if exception is None else "exception.type")
+    text = _error_text(span, exception)
+    # The name of the exception tells control flow from a failure.
+    is_control_flow = isinstance(name, str) and classify_error(name) is not Status.ERROR
+    return f"{name}: {text}" if is_control_flow and classify_error(text) is Status.ERROR else text
+
+
+def _error_text(span: Span, exception: SpanEvent | None) -> str:
     if exception is None:
         return span.status_message or "error"
     attributes = exception.attributes

@@ -37,6 +37,7 @@ from apps.trace_store.dotted_order import (
     EARLIEST_START,
     TreePosition,
     child_position,
+    is_far_apart,
     latest_start_time,
     root_position,
 )
@@ -343,6 +344,14 @@ class _Batch:
         if position.partition_time < EARLIEST_START:
             detail = f"The run starts before {EARLIEST_START:%Y}."
             self._reject(operation, detail, "in_the_past", project_id)
+            return
+        start_time = operation.content.columns.get("start_time")
+        if start_time is not None and is_far_apart(start_time, position.partition_time):
+            detail = (
+                f"`start_time` is {start_time:%Y-%m-%d %H:%M} UTC, more than a day from the time"
+                f" in `dotted_order`, {position.partition_time:%Y-%m-%d %H:%M} UTC."
+            )
+            self._reject(operation, detail, "misplaced", project_id)
             return
         identity = {
             "workspace_id": self.workspace_id,

@@ -77,8 +77,8 @@ FIELDS: tuple[Field, ...] = (
     Field(
         "run_type", _T, "chain, llm, tool, retriever, embedding, prompt or parser.", is_word=True
     ),
-    Field("status", _T, "success, error or pending.", is_word=True),
-    Field("error", _T, "The error; null without an error.", is_searched=True),
+    Field("status", _T, "success, error, interrupted, cancelled or pending.", is_word=True),
+    Field("error", _T, "The error; null unless the status is `error`.", is_searched=True),
     Field("thread_id", _T, "The thread key from the metadata."),
     Field("dotted_order", _T, "The position in the trace, as sent."),
     Field("model", _T, "The model that was called.", aliases=("model_name",)),

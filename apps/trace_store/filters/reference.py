@@ -55,6 +55,8 @@ def _run_matches(subject: FilterSubject, condition: Condition) -> bool:
     name = condition.field.name
     if condition.comparison is Comparison.SEARCH:
         return _has_words(_CONTENT[name](subject), str(condition.value))
+    if name == "error" and condition.comparison is Comparison.PRESENT:
+        return subject.run.has_failed
     value = _VALUES[name](subject)
     if isinstance(value, dict):
         return _object_matches(value, condition)

@@ -35,8 +35,12 @@ def load_strip(project: Project, state: ListState) -> list[LineChart]:
     )
     buckets = [result.by_bucket.get((index, None)) for index in range(len(edges) - 1)]
     errors = [item.errors if item else 0 for item in buckets]
-    pending = [item.pending if item else 0 for item in buckets]
-    successes = [item.runs - item.errors - item.pending if item else 0 for item in buckets]
+    successes = [item.successes if item else 0 for item in buckets]
+    other_counts = {
+        ("interrupted", "4"): [item.interrupted if item else 0 for item in buckets],
+        ("cancelled", "5"): [item.cancelled if item else 0 for item in buckets],
+        ("pending", "3"): [item.pending if item else 0 for item in buckets],
+    }
     median, p95 = (
         [item.quantile(Measure.LATENCY, share) if item else None for item in buckets]
         for share in (0.5, 0.95)
@@ -47,8 +51,9 @@ def load_strip(project: Project, state: ListState) -> list[LineChart]:
         _status_line(state, "error", "error", errors),
         _status_line(state, "success", "1", successes),
     ]
-    if any(pending):
-        lines.append(_status_line(state, "pending", "3", pending))
+    for (status, hue), counts in other_counts.items():
+        if any(counts):
+            lines.append(_status_line(state, status, hue, counts))
     return [
         LineChart(
             "strip-count",

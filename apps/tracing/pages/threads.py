@@ -51,7 +51,7 @@ class ThreadOverview:
 
     @property
     def errors(self) -> int:
-        return sum(turn.row.error_preview is not None for turn in self.turns)
+        return sum(turn.row.has_failed for turn in self.turns)
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ class Tree:
 
     @property
     def errors(self) -> int:
-        return sum(run.row.error_preview is not None for run in self.runs)
+        return sum(run.row.has_failed for run in self.runs)
 
     def as_json(self) -> Fragment:
         runs = [run.as_json() for run in self.runs]

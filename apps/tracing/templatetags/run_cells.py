@@ -66,7 +66,7 @@ def _render_cell(cell: _Cell) -> SafeString:
 def _tone(cell: _Cell) -> str:
     match cell.column.kind:
         case "error":
-            return "is-error" if cell.run.error_preview else ""
+            return "is-error" if cell.run.has_failed else ""
         case "input" | "output":
             return "secondary"
     return ""
@@ -84,8 +84,10 @@ def _name(cell: _Cell) -> SafeString:
 
 def _output(cell: _Cell) -> SafeString:
     run = cell.run
-    if run.error_preview:
+    if run.has_failed:
         return format_html('<span class="is-error">{}</span>', run.error_preview)
+    if run.error_preview:
+        return conditional_escape(run.error_preview)
     return conditional_escape(run.outputs_preview or "")
 
 

@@ -7,6 +7,13 @@ import { setIcon } from "../lib/icons.js";
 /** @typedef {import("./scale.js").Scale} Scale */
 
 const MAX_SCORES = 3;
+/** The marks of the row template, and the statuses that show them. */
+const MARKS = [
+  ["error", "error"],
+  ["interrupted", "interrupted"],
+  ["cancelled", "cancelled"],
+  ["running", "pending"],
+];
 
 /**
  * @param {HTMLTemplateElement} template
@@ -31,8 +38,8 @@ export function createRow(template, run, { scale, base, icons }) {
   const scores = row.querySelector("[data-scores]");
   for (const [key, value] of run.feedback.slice(0, MAX_SCORES))
     scores?.append(createChip(key, value));
-  row.querySelector("[data-error]")?.toggleAttribute("hidden", run.status !== "error");
-  row.querySelector("[data-running]")?.toggleAttribute("hidden", run.status !== "pending");
+  for (const [mark, status] of MARKS)
+    row.querySelector(`[data-${mark}]`)?.toggleAttribute("hidden", run.status !== status);
   fillTrack(row, run, scale);
   return row;
 }

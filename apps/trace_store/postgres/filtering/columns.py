@@ -21,6 +21,7 @@ from apps.trace_store.filters.sql import (
     upper_bound,
 )
 from apps.trace_store.postgres.reading.rows import partition_lower_bound, partition_upper_bound
+from apps.trace_store.run_status import CONDITIONS, is_failed_sql
 
 _START_TIME = "coalesce({t}.start_time, {t}.partition_time)"
 _COLUMNS = {
@@ -47,11 +48,7 @@ _USAGE = {
     *("total_cost", "prompt_cost", "completion_cost"),
 }
 _CASES: Mapping[str, Mapping[str | bool, str]] = {
-    "status": {
-        "error": "{t}.error_preview IS NOT NULL",
-        "pending": "{t}.error_preview IS NULL AND {t}.end_time IS NULL",
-        "success": "{t}.error_preview IS NULL AND {t}.end_time IS NOT NULL",
-    },
+    "status": {str(status): text for status, text in CONDITIONS.items()},
     "is_root": {True: "{t}.parent_run_id IS NULL", False: "{t}.parent_run_id IS NOT NULL"},
 }
 """Enumerated values as the conditions that partial indexes use."""
@@ -137,8 +134,9 @@ def _compile_dataset(over: CompileTarget, condition: Condition) -> SqlBounds:
 
 
 def _compile_error(over: CompileTarget, condition: Condition) -> SqlBounds:
-    text = f"{over.table}.error_preview IS NOT NULL"
-    return exact_bounds(text) if condition.comparison is Comparison.PRESENT else upper_bound(text)
+    if condition.comparison is Comparison.PRESENT:
+        return exact_bounds(is_failed_sql(over.table))
+    return upper_bound(f"{over.table}.error_preview IS NOT NULL")
 
 
 def _compile_payload(over: CompileTarget, condition: Condition) -> SqlBounds:

@@ -22,6 +22,7 @@ from apps.trace_store.filters.sql import (
 from apps.trace_store.postgres.filtering.columns import compile_column
 from apps.trace_store.postgres.filtering.items import compile_items, feedback_conditions
 from apps.trace_store.postgres.filtering.terms import RequiredTerms, required_terms
+from apps.trace_store.run_status import failure_sql, is_failed_sql
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +158,7 @@ _TOTAL_FIELDS = (
 _COLUMNS = {
     "thread_id": "r.thread_key",
     "count": "count(*)",
-    "num_errored_turns": "count(r.error_preview)",
+    "num_errored_turns": f"count(*) FILTER (WHERE {is_failed_sql('r')})",
     "min_start_time": f"min({_STARTED})",
     "max_start_time": f"max({_STARTED})",
     "last_end_time": "max(r.end_time)",
@@ -169,7 +170,7 @@ _COLUMNS = {
     "last_trace_id": f"(array_agg(r.trace_id ORDER BY {_LAST}))[1]",
     "first_inputs": f"(array_agg(r.inputs_preview ORDER BY {_FIRST}))[1]",
     "last_outputs": f"(array_agg(r.outputs_preview ORDER BY {_LAST}))[1]",
-    "last_error": f"(array_agg(r.error_preview ORDER BY {_LAST}))[1]",
+    "last_error": f"(array_agg({failure_sql('r')} ORDER BY {_LAST}))[1]",
 }
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from apps.core.connections import raw_cursor, sql
+from apps.trace_store.dotted_order import MAX_CLOCK_SKEW
 from apps.trace_store.filters import Expression, all_of
 from apps.trace_store.filters.query_analysis import (
     extract_time_bounds,
@@ -24,7 +25,6 @@ from apps.trace_store.postgres.postprocess.term_index import salt_terms
 from apps.trace_store.postgres.reading.locations import estimate_start_range, locate_runs
 from apps.trace_store.postgres.reading.pending_deletions import exclude_deleted
 from apps.trace_store.postgres.reading.rows import (
-    MAX_CLOCK_SKEW,
     partition_lower_bound,
     partition_upper_bound,
 )
@@ -34,6 +34,7 @@ from apps.trace_store.postgres.rollups.intervals import (
     Resolution,
     find_misplaced_runs,
 )
+from apps.trace_store.run_status import is_failed_sql
 from apps.trace_store.types import RunQuery
 
 Condition = tuple[str, Sequence[Any]]
@@ -141,7 +142,7 @@ def _conditions(query: RunQuery) -> Iterator[Condition]:
     if query.is_root is not None:
         yield f"r.parent_run_id IS {'' if query.is_root else 'NOT '}NULL", []
     if query.has_error is not None:
-        yield f"r.error_preview IS {'NOT ' if query.has_error else ''}NULL", []
+        yield f"{'' if query.has_error else 'NOT '}{is_failed_sql('r')}", []
     if query.started_from is not None:
         yield f"{_STARTED} >= %s", [query.started_from]
     if query.started_until is not None:

@@ -107,8 +107,8 @@ def derive_pruning_hint(query: RunQuery) -> PruningHint | None:
 
 def _selects_type(part: Expression) -> bool:
     value = required_value(part, "run_type", "status", "model")
-    # Runs with errors have an index of their own.
-    return value is not None and value != "error"
+    # Runs with an error text have an index of their own.
+    return value is not None and value not in {"error", "interrupted", "cancelled"}
 
 
 def _measure_bound(part: Expression, *, is_root: bool | None) -> MeasureBound | None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from apps.core.connections import raw_cursor, sql
 from apps.core.json import Fragment, loads
+from apps.trace_store.dotted_order import MAX_CLOCK_SKEW
 from apps.trace_store.postgres.rollups.intervals import EARLIEST_TIME, LATEST_TIME
 from apps.trace_store.types import Attachment, RunRow, Usage
 
@@ -34,9 +35,6 @@ _SUMS_INDEX = _USAGE_INDEX + len(_AMOUNTS) + 1
 
 StoredRun = tuple[RunRow, Usage | None]
 """A run with its own usage, and the stored total of its descendants."""
-
-MAX_CLOCK_SKEW = timedelta(days=1)
-"""A run's start time and its dotted order differ by less than this."""
 
 _NO_METADATA = Fragment(b"{}")
 

@@ -9,9 +9,8 @@ from dataclasses import replace
 from uuid import UUID
 
 from apps.core.connections import raw_cursor, sql
-from apps.trace_store.dotted_order import root_time
+from apps.trace_store.dotted_order import MAX_CLOCK_SKEW, root_time
 from apps.trace_store.postgres.reading.rows import (
-    MAX_CLOCK_SKEW,
     SUMS,
     USAGE,
     StoredRun,

@@ -19,7 +19,7 @@ from django.db import transaction
 
 from apps.core.connections import raw_cursor, sql
 from apps.core.json import dumps_text
-from apps.trace_store.metrics import ALL_MEASURES, RunMetrics
+from apps.trace_store.metrics import ALL_MEASURES, COUNT_NAMES, RunMetrics
 from apps.trace_store.postgres.rollups.dimensions import (
     BY_NAME_AND_MODEL,
     BY_NOTHING,
@@ -38,7 +38,6 @@ QUIET_PERIOD = timedelta(seconds=5)
 _BATCH_SIZE = 200
 
 _DIMENSIONS = ("granularity", "scope", "run_type", "status", "name", "model")
-_COUNTS = ("runs", "errors", "pending", "model_calls", "streamed", "last_start")
 COLUMNS = {
     "workspace_id": "uuid",
     "project_id": "uuid",
@@ -50,7 +49,7 @@ COLUMNS = {
     "status": "text",
     "name": "text",
     "model": "text",
-    **dict.fromkeys(_COUNTS[:-1], "int8"),
+    **dict.fromkeys(COUNT_NAMES[:-1], "int8"),
     "last_start": "timestamptz",
     **{str(measure): "bytea" for measure in ALL_MEASURES},
     "details": "bytea",  # in binary, jsonb is a version byte and text
@@ -248,7 +247,7 @@ def _finer_rollups_have_names(interval: RollupInterval) -> bool | None:
 def _from_finer_rollups(interval: RollupInterval) -> RollupRows:
     rows: RollupRows = {}
     statement = (
-        f"SELECT {', '.join(_DIMENSIONS)}, {', '.join(_COUNTS)},"
+        f"SELECT {', '.join(_DIMENSIONS)}, {', '.join(COUNT_NAMES)},"
         f" {', '.join(ALL_MEASURES)}, details::text FROM trace_store_rollup"
         " WHERE workspace_id = %s AND project_id = %s AND resolution = %s"
         " AND begins_at >= %s AND begins_at < %s"
@@ -290,7 +289,7 @@ def _replace_rows(interval: RollupInterval, rows: Mapping[RollupDimensions, RunM
 
 
 def _column_values(metrics: RunMetrics) -> Iterator[object]:
-    for name in _COUNTS:
+    for name in COUNT_NAMES:
         yield getattr(metrics, name)
     for measure in ALL_MEASURES:
         distribution = metrics.measures.get(measure)

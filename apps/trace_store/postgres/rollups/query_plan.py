@@ -15,7 +15,7 @@ from uuid import UUID
 from django.db import transaction
 
 from apps.core.connections import raw_cursor, sql
-from apps.trace_store.metrics import Measure, RunMetrics, decode_value_range
+from apps.trace_store.metrics import COUNT_NAMES, Measure, RunMetrics, decode_value_range
 from apps.trace_store.postgres.rollups import dirty_intervals
 from apps.trace_store.postgres.rollups.dimensions import (
     BY_NAME_AND_MODEL,
@@ -32,7 +32,6 @@ from apps.trace_store.postgres.statistics.aggregate_runs import Condition
 
 MAX_CLOCK_SKEW = timedelta(days=1)
 _MAX_RANGES = 8
-_COUNTS = ("runs", "errors", "pending", "model_calls", "streamed", "last_start")
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +274,7 @@ def read_rows(
 ) -> Iterator[tuple[RollupCell, RollupDimensions, RunMetrics]]:
     """Yield the selected rows of the cells."""
     columns = [
-        *(f"t.{name}" for name in _COUNTS),
+        *(f"t.{name}" for name in COUNT_NAMES),
         *(f"t.{measure}" for measure in measures),
         *(["t.details::text"] if details else []),
     ]

@@ -20,12 +20,14 @@ from apps.core.connections import raw_cursor, sql
 from apps.trace_store.histograms import Histogram, bin_index_sql
 from apps.trace_store.metrics import (
     ALL_MEASURES,
+    COUNT_NAMES,
     DETAILS,
     Details,
     Distribution,
     Measure,
     RunMetrics,
 )
+from apps.trace_store.run_status import status_sql
 
 ANCESTOR_WINDOW = timedelta(days=3)
 """How long before a run its ancestors are searched; longer traces are rare."""
@@ -33,12 +35,10 @@ ANCESTOR_WINDOW = timedelta(days=3)
 Condition = tuple[str, list[Any]]
 """SQL over `trace_store_run r`, and its parameters."""
 START_TIME_SQL = "coalesce(r.start_time, r.partition_time)"
-STATUS_SQL = (
-    "CASE WHEN r.error_preview IS NOT NULL THEN 'error'"
-    " WHEN r.end_time IS NULL THEN 'pending' ELSE 'success' END"
-)
+STATUS_SQL = status_sql("r")
 RUN_TYPE_SQL = "coalesce(r.run_type, 'chain')"
 NAME_SQL = "coalesce(r.name, '')"
+COUNTS = len(COUNT_NAMES)
 SCOPE_SQL = "least(array_length(string_to_array(r.dotted_order, '.'), 1) - 1, 2)"
 
 _USAGE = tuple(measure for measure in Measure if measure.is_usage)
@@ -115,6 +115,8 @@ def _build_statement(aggregation: AggregationPlan) -> tuple[str, list[Any]]:
         *names,
         "count(*)",
         "count(*) FILTER (WHERE m.status = 'error')",
+        "count(*) FILTER (WHERE m.status = 'interrupted')",
+        "count(*) FILTER (WHERE m.status = 'cancelled')",
         "count(*) FILTER (WHERE m.status = 'pending')",
         "count(*) FILTER (WHERE m.is_model_call)",
         "count(*) FILTER (WHERE m.is_model_call AND m.has_first_token)",
@@ -225,8 +227,8 @@ def _usage_ctes(aggregation: AggregationPlan) -> tuple[list[str], list[Any]]:
 
 
 def _metrics_from_result(aggregation: AggregationPlan, row: Sequence[Any]) -> RunMetrics:
-    metrics = RunMetrics(*row[:6])
-    column = 6
+    metrics = RunMetrics(*row[:COUNTS])
+    column = COUNTS
     for measure in aggregation.measures:
         count, total, lowest, highest, quantiles_or_bins = row[column : column + 5]
         column += 5
@@ -241,11 +243,11 @@ def _metrics_from_result(aggregation: AggregationPlan, row: Sequence[Any]) -> Ru
 
 def metrics_from_row(row: Sequence[Any], measures: Sequence[Measure]) -> RunMetrics:
     """Build metrics from a rollup row: counts, these measures, and details as JSON text."""
-    metrics = RunMetrics(*row[:6])
-    for measure, value in zip(measures, row[6:], strict=False):
+    metrics = RunMetrics(*row[:COUNTS])
+    for measure, value in zip(measures, row[COUNTS:], strict=False):
         if value is not None:
             metrics.measures[measure] = Distribution.from_bytes(value)
-    if len(row) > 6 + len(measures) and row[-1]:
+    if len(row) > COUNTS + len(measures) and row[-1]:
         details = json.loads(row[-1])
         metrics.details = {
             kind: {name: Decimal(amount) for name, amount in amounts.items()}

@@ -19,6 +19,7 @@ from apps.trace_store.postgres.statistics.aggregate_runs import (
     START_TIME_SQL,
     Condition,
 )
+from apps.trace_store.run_status import is_failed_sql
 from apps.trace_store.types import RunQuery, RunRow
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ def _column_conditions(query: RunQuery) -> Iterator[Condition]:
     if query.is_root is not None:
         yield f"r.parent_run_id IS {'' if query.is_root else 'NOT '}NULL", []
     if query.has_error is not None:
-        yield f"r.error_preview IS {'NOT ' if query.has_error else ''}NULL", []
+        yield f"{'' if query.has_error else 'NOT '}{is_failed_sql('r')}", []
     if query.started_from is not None:
         yield f"{START_TIME_SQL} >= %s", [query.started_from]
         yield "r.partition_time >= %s", [partition_lower_bound(query.started_from)]
@@ -152,7 +153,7 @@ def _count_cutoff(workspace_id: UUID, query: RunQuery) -> datetime | None:
         if query.is_root:
             conditions.append(("r.parent_run_id IS NULL", []))
         if query.has_error:
-            conditions.append(("r.error_preview IS NOT NULL", []))
+            conditions.append((is_failed_sql("r"), []))
         if query.started_from is not None:
             conditions.append(
                 ("r.partition_time >= %s", [partition_lower_bound(query.started_from)])

@@ -22,6 +22,7 @@ from apps.trace_store.postgres.statistics.aggregate_runs import (
     GroupExpression,
 )
 from apps.trace_store.postgres.statistics.run_selection import exact_conditions, resolve_query
+from apps.trace_store.run_status import failure_sql
 from apps.trace_store.types import RunQuery
 
 if TYPE_CHECKING:
@@ -210,7 +211,7 @@ def _first_and_last_turns(workspace_id: UUID, turns: Sequence[Condition]) -> lis
         f" (array_agg(r.trace_id ORDER BY {_LAST}))[1],"
         f" (array_agg(r.inputs_preview ORDER BY {_FIRST}))[1],"
         f" (array_agg(r.outputs_preview ORDER BY {_LAST}))[1],"
-        f" (array_agg(r.error_preview ORDER BY {_LAST}))[1]"
+        f" (array_agg({failure_sql('r')} ORDER BY {_LAST}))[1]"
         f" FROM trace_store_run r WHERE r.workspace_id = %s AND {where}"
         " GROUP BY r.project_id, r.thread_key"
     )

@@ -46,7 +46,8 @@ _MOVE_RUNS = """
 UPDATE trace_store_run r
 SET partition_time = m.new_time, trace_id = m.trace_id, parent_run_id = m.parent_run_id,
     dotted_order = m.dotted_order,
-    start_time = CASE WHEN m.has_start_time THEN NULL ELSE r.start_time END
+    start_time = CASE WHEN m.has_start_time OR r.start_time <= m.new_time - interval '1 day'
+        OR r.start_time >= m.new_time + interval '1 day' THEN NULL ELSE r.start_time END
 FROM unnest(%s::uuid[], %s::uuid[], %s::timestamptz[], %s::timestamptz[], %s::uuid[], %s::uuid[],
     %s::text[], %s::bool[])
     AS m(id, project_id, old_time, new_time, trace_id, parent_run_id, dotted_order, has_start_time)
