@@ -10,6 +10,7 @@ import pytest
 import redis
 
 from apps.agent_runtime.engine_thread import EngineThread
+from apps.agent_server.messaging import messages
 from apps.agent_server.streaming import streams
 from apps.deployments.models import Revision
 from tests.agent_runtime.factories import make_revision
@@ -30,7 +31,17 @@ def file(tmp_path) -> Path:
 
 
 @pytest.fixture
-def engines(settings, transactional_db, tmp_path) -> Iterator[Callable[..., EngineThread]]:
+def empty_queues(settings) -> None:
+    """Delete the messages of earlier tests, for which an engine would start a host."""
+    client = redis.Redis.from_url(settings.REDIS_URL)
+    client.delete(messages.RUNS, messages.CALLS)
+    client.close()
+
+
+@pytest.fixture
+def engines(
+    settings, transactional_db, tmp_path, empty_queues
+) -> Iterator[Callable[..., EngineThread]]:
     """Return a function that starts an engine in this process under a worker name."""
     settings.DATA_DIR = tmp_path
     settings.WARM_GRAPH_HOSTS = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -51,6 +52,11 @@ def make_run(thread: Thread, graph_id: str, *, sequence: int = 1, **fields: Any)
     )
     run.save(force_insert=True)
     return run
+
+
+def let_continue(file: Path) -> None:
+    """Let the runs of the graph `steps` that wait for this file continue."""
+    file.with_name(f"{file.name}.go").touch()
 
 
 def execute(engine: EngineThread, thread: Thread) -> None:

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter
 from datetime import timedelta
 from pathlib import Path
@@ -29,7 +28,7 @@ from apps.agent_runtime.db.write_batch import (
 from apps.agent_runtime.runs.run_session import RunSession
 from apps.agent_server import recovery
 from apps.agent_server.models import Checkpoint, CheckpointBlob, CheckpointWrite, Thread
-from tests.agent_runtime.factories import execute, make_run, make_thread
+from tests.agent_runtime.factories import execute, let_continue, make_run, make_thread
 from tests.child_output import read_line
 from tests.installation import wait_until
 
@@ -147,7 +146,7 @@ def test_a_run_resumes_from_its_last_checkpoint_after_its_host_is_killed(
     [pid] = host_pids(engine)
     os.kill(pid, signal.SIGKILL)
     wait_until(lambda: "three 2" in read_lines(file))
-    Path(f"{file}.go").touch()
+    let_continue(file)
     events = list(listen(steps.pk))
 
     assert_resumed_after_step_two(steps, file)
@@ -184,7 +183,7 @@ def test_a_draining_worker_releases_its_run_between_steps(
     draining = first.submit(first.engine.drain(10))
     assert drain_requested.wait(60)
     wait_until(lambda: not any(host.link._unsent_bytes for host in first.engine.hosts.hosts))
-    Path(f"{file}.go").touch()
+    let_continue(file)
     draining.result()
     first.run(first.engine.writer.flush())
     steps.refresh_from_db()
@@ -267,7 +266,7 @@ def test_claiming_a_run_that_crashed_too_often_fails_it(engine, revision, listen
 
 
 WORKER = """
-import sys, threading
+import sys
 import django
 django.setup()
 from pathlib import Path
@@ -279,7 +278,8 @@ engine = EngineThread(node, lambda _: launch_unconfined(Path(agent)))
 if thread:
     engine.call(engine.engine.claim_or_queue, UUID(thread))
 print("up", flush=True)
-threading.Event().wait()
+sys.stdin.readline()
+engine.stop(30)
 """
 
 
@@ -303,6 +303,7 @@ def workers(revision, tmp_path):
                 "DATA_DIR": str(tmp_path),
             }
             | env,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
         started.append(process)
@@ -314,7 +315,8 @@ def workers(revision, tmp_path):
     for process in started:
         process.kill()
         process.wait(30)
-        process.stdout.close()
+        for stream in (process.stdin, process.stdout):
+            stream.close()
 
 
 def test_a_restarted_worker_resumes_its_runs_before_the_lease_expires(workers, steps, file, listen):
@@ -326,8 +328,8 @@ def test_a_restarted_worker_resumes_its_runs_before_the_lease_expires(workers, s
     first.kill()
     first.wait()
     workers("worker@here", **lease)
-    wait_until(lambda: "three 2" in read_lines(file), seconds=120)
-    Path(f"{file}.go").touch()
+    wait_until(lambda: "three 2" in read_lines(file))
+    let_continue(file)
     list(listen(steps.pk))
 
     assert_resumed_after_step_two(steps, file)
@@ -346,15 +348,16 @@ def test_a_worker_paused_past_its_lease_writes_nothing_when_it_continues(
     second = engines("worker@two", AGENT_RUN_LEASE_SECONDS=20)
     execute(second, steps.thread)
     wait_until(lambda: "three 2" in read_lines(file))
-    Path(f"{file}.go").touch()
+    let_continue(file)
     list(listen(steps.pk))
     assert_second_attempt_resumed_after_step_two(steps, file)
     before = list(Checkpoint.objects.order_by("checkpoint_id").values())
 
     paused.send_signal(signal.SIGCONT)
     wait_until(lambda: "five 1" in read_lines(file))
-    # The engine logs that its claim is stale and then drops the run.
-    time.sleep(1)
+    # It ends after all that it would write is written.
+    paused.stdin.close()
+    assert paused.wait(120) == 0
 
     steps.refresh_from_db()
     assert (steps.status, steps.attempt) == ("success", 2)
@@ -425,7 +428,7 @@ def test_other_runs_on_a_crashed_host_are_not_charged_for_the_crash(engine, revi
     culprit = make_run(make_thread(revision), "die", kwargs={"input": {"file": str(file)}})
     execute(engine, culprit.thread)
     list(listen(culprit.pk))
-    Path(f"{gate['file']}.go").touch()
+    let_continue(Path(gate["file"]))
     for run in neighbours:
         list(listen(run.pk))
 
@@ -480,7 +483,7 @@ def test_a_run_released_by_draining_workers_counts_no_crash(engines, steps, file
         wait_until(lambda number=number: f"three {number + 1}" in read_lines(file))
         worker.stop(0.2)
     last = engines("worker@last")
-    Path(f"{file}.go").touch()
+    let_continue(file)
     execute(last, steps.thread)
     list(listen(steps.pk))
 
@@ -517,6 +520,6 @@ def test_a_refused_database_connection_stops_no_run(engines, steps, file, listen
     monkeypatch.setattr("apps.agent_runtime.leases.Leases._renew", refused)
 
     wait_until(lambda: len(tries) > 8)  # twice as long as the lease
-    Path(f"{file}.go").touch()
+    let_continue(file)
     list(listen(steps.pk))
     assert read_lines(file) == [f"{step} 1" for step in STEPS]

@@ -168,9 +168,9 @@ def test_an_edit_gives_up_as_busy_after_too_many_concurrent_edits(edit, thread, 
 def test_an_edit_past_its_deadline_writes_nothing(edit, thread, before_commit):
     edit(thread, values={"items": ["warm"]}, as_node="take")
     initial_count = Checkpoint.objects.filter(thread=thread).count()
-    before_commit(lambda: time.sleep(2.1), times=1)
+    before_commit(lambda: time.sleep(0.6), times=1)
 
-    reply = edit(thread, seconds=2, values={"items": ["late"]}, as_node="take")
+    reply = edit(thread, seconds=0.5, values={"items": ["late"]}, as_node="take")
 
     thread.refresh_from_db()
     assert not reply.succeeded

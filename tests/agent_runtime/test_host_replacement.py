@@ -12,13 +12,13 @@ from apps.agent_server.models import AgentRun
 from apps.deployments import hosts, services
 from apps.deployments.models import Deployment, Revision
 from tests.agent_runtime.conftest import AGENT
-from tests.agent_runtime.factories import execute, make_run, make_thread
+from tests.agent_runtime.factories import execute, let_continue, make_run, make_thread
 from tests.agent_runtime.host_launch import launch_unconfined
 from tests.installation import wait_until
 
 
 @pytest.fixture
-def engine(settings, transactional_db, tmp_path, monkeypatch):
+def engine(settings, transactional_db, tmp_path, monkeypatch, empty_queues):
     """An engine whose hosts have the generation of their deployment."""
     settings.DATA_DIR = tmp_path
     settings.WARM_GRAPH_HOSTS = 0
@@ -54,10 +54,6 @@ def start_slow_run(engine, revision, file):
     execute(engine, run.thread)
     wait_until(lambda: file.exists() and "two" in file.read_text())
     return run
-
-
-def let_continue(file) -> None:
-    file.with_name(f"{file.name}.go").touch()
 
 
 def test_restart_replaces_the_host_and_the_run_continues(engine, revision, file, listen):

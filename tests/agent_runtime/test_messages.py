@@ -17,17 +17,16 @@ from apps.agent_server.messaging.messages import CallRequest, CallResponse
 from apps.agent_server.messaging.redis_dispatcher import RedisDispatcher
 from apps.agent_server.services import dispatch
 from apps.deployments import routes
-from tests.agent_runtime.factories import make_run, make_thread
+from tests.agent_runtime.factories import let_continue, make_run, make_thread
 from tests.installation import wait_until
 
 ITEM = {"input": {"item": "a"}}
 
 
 @pytest.fixture(autouse=True)
-def redis_client(settings) -> Iterator[redis.Redis]:
+def redis_client(settings, empty_queues) -> Iterator[redis.Redis]:
     """The Redis database of the messages, without queued runs and calls."""
     client = redis.Redis.from_url(settings.REDIS_URL)
-    client.delete(messages.RUNS, messages.CALLS)
     yield client
     client.close()
 
@@ -52,19 +51,18 @@ def test_enqueueing_a_thread_twice_keeps_its_place_in_the_queue(revision, redis_
 
 
 def test_an_engine_claims_no_more_threads_than_its_capacity(
-    engines, revision, listen, redis_client
+    engines, revision, listen, redis_client, file
 ):
     engines(AGENT_RUNS_PER_WORKER=2)
     threads = [make_thread(revision) for _ in range(4)]
-    runs = [
-        make_run(thread, "collect", kwargs={"input": {"item": "a", "seconds": 1}})
-        for thread in threads
-    ]
+    kwargs = {"input": {"file": str(file), "wait_at": "one"}}
+    runs = [make_run(thread, "steps", kwargs=kwargs) for thread in threads]
 
     for thread in threads:
         dispatch.enqueue_thread(thread.pk)
     wait_until(lambda: redis_client.zcard(messages.RUNS) == 2, "claiming two threads")
     queued = redis_client.zrange(messages.RUNS, 0, -1)
+    let_continue(file)
     for run in runs:
         assert list(listen(run.pk))[-1] == ("end", {"status": "success"})
 

@@ -11,7 +11,7 @@ from django.utils import timezone
 from apps.agent_runtime import due_timer
 from apps.agent_server.models import AgentRun, Checkpoint, CheckpointBlob, CheckpointWrite
 from apps.agent_server.services import cancel_runs
-from tests.agent_runtime.factories import execute, make_run, make_thread
+from tests.agent_runtime.factories import execute, let_continue, make_run, make_thread
 from tests.installation import wait_until
 
 STEPS = ["one", "two", "three", "four", "five"]
@@ -128,12 +128,14 @@ def test_a_cancelled_run_whose_worker_died_is_cancelled_by_the_next_worker(
     assert (status, thread.values, thread.status) == (expected_status, {"items": ["b"]}, "idle")
 
 
-def test_a_rollback_requested_before_a_run_succeeds_undoes_the_run(engine, thread, listen):
-    run = make_run(thread, "collect", kwargs={"input": {"items": ["a"], "seconds": 0.5}})
+def test_a_rollback_requested_before_a_run_succeeds_undoes_the_run(engine, thread, listen, file):
+    kwargs = {"input": {"file": str(file), "wait_at": "five"}}
+    run = make_run(thread, "steps", kwargs=kwargs)
     execute(engine, thread)
-    wait_until(lambda: AgentRun.unscoped.filter(pk=run.pk, status="running").exists())
+    wait_until(lambda: file.exists() and "five 1" in file.read_text())
 
     AgentRun.unscoped.filter(pk=run.pk).update(cancel_action="rollback")
+    let_continue(file)
     list(listen(run.pk))
 
     thread.refresh_from_db()
@@ -142,8 +144,9 @@ def test_a_rollback_requested_before_a_run_succeeds_undoes_the_run(engine, threa
     assert not Checkpoint.objects.filter(thread=thread).exists()
 
 
-def test_rolling_back_an_answer_restores_its_interrupt(engine, thread, listen):
-    question_run = make_run(thread, "ask_twice", kwargs={"input": {"answer": ""}})
+def test_rolling_back_an_answer_restores_its_interrupt(engine, thread, listen, file):
+    kwargs = {"input": {"answer": "", "file": str(file)}}
+    question_run = make_run(thread, "ask_twice", kwargs=kwargs)
     execute(engine, thread)
     list(listen(question_run.pk))
     thread.refresh_from_db()
@@ -158,6 +161,7 @@ def test_rolling_back_an_answer_restores_its_interrupt(engine, thread, listen):
     execute(engine, thread)
     wait_until(lambda: AgentRun.unscoped.filter(pk=answer_run.pk, status="running").exists())
     AgentRun.unscoped.filter(pk=answer_run.pk).update(cancel_action="rollback")
+    let_continue(file)
     list(listen(answer_run.pk))
 
     thread.refresh_from_db()

@@ -13,7 +13,13 @@ from apps.agent_runtime.db import statements
 from apps.agent_runtime.run_slots import UNLIMITED, FreeSlots, RunSlots, SlotOwner
 from apps.agent_server.models import AgentRun, Thread
 from apps.deployments.models import Deployment, Revision
-from tests.agent_runtime.factories import execute, make_revision, make_run, make_thread
+from tests.agent_runtime.factories import (
+    execute,
+    let_continue,
+    make_revision,
+    make_run,
+    make_thread,
+)
 from tests.installation import wait_until
 
 FIRST, SECOND, THIRD = (SlotOwner(uuid4(), uuid4()) for _ in range(3))
@@ -235,12 +241,14 @@ def test_a_claim_reads_its_threads_by_index():
     assert "Seq Scan on agent_server_thread" not in plan
 
 
-def test_runs_of_another_organization_start_while_one_fills_its_share(engines, revision, listen):
+def test_runs_of_another_organization_start_while_one_fills_its_share(
+    engines, revision, listen, file
+):
     engine = engines(AGENT_RUNS_PER_WORKER=10, AGENT_RUNS_DEPLOYMENT_PERCENT=100)
     other = make_revision()
-    long = {"input": {"item": "long", "seconds": 3}}
+    waiting = {"input": {"file": str(file), "wait_at": "one"}}
     long_threads = [make_thread(revision) for _ in range(12)]
-    long_runs = [make_run(thread, "collect", kwargs=long) for thread in long_threads]
+    long_runs = [make_run(thread, "steps", kwargs=waiting) for thread in long_threads]
     for thread in long_threads:
         execute(engine, thread)
     runs = AgentRun.unscoped.filter(pk__in=[run.pk for run in long_runs])
@@ -254,17 +262,20 @@ def test_runs_of_another_organization_start_while_one_fills_its_share(engines, r
     assert events[-1] == ("end", {"status": "success"})
     assert runs.filter(status="success").count() == 0
     assert runs.filter(status="running").count() == 8
+    let_continue(file)
     # The waiting runs start when others of their organization end.
     wait_until(lambda: runs.filter(status="success").count() == 12, "the waiting runs")
     assert runs.filter(attempt=1).count() == 12
 
 
-def test_runs_of_another_deployment_start_while_one_fills_its_share(engines, revision, listen):
+def test_runs_of_another_deployment_start_while_one_fills_its_share(
+    engines, revision, listen, file
+):
     engine = engines(AGENT_RUNS_PER_WORKER=10)
     sibling = make_sibling(revision)
-    long = {"input": {"item": "long", "seconds": 3}}
+    waiting = {"input": {"file": str(file), "wait_at": "one"}}
     long_threads = [make_thread(revision) for _ in range(9)]
-    long_runs = [make_run(thread, "collect", kwargs=long) for thread in long_threads]
+    long_runs = [make_run(thread, "steps", kwargs=waiting) for thread in long_threads]
     for thread in long_threads:
         execute(engine, thread)
     runs = AgentRun.unscoped.filter(pk__in=[run.pk for run in long_runs])
@@ -278,5 +289,6 @@ def test_runs_of_another_deployment_start_while_one_fills_its_share(engines, rev
     assert events[-1] == ("end", {"status": "success"})
     assert runs.filter(status="success").count() == 0
     assert runs.filter(status="running").count() == 7
+    let_continue(file)
     wait_until(lambda: runs.filter(status="success").count() == 9, "the waiting runs")
     assert runs.filter(attempt=1).count() == 9

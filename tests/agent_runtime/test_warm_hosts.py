@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from datetime import timedelta
 
 import pytest
@@ -17,8 +16,22 @@ from tests.installation import wait_until
 
 
 @pytest.fixture(autouse=True)
-def _short_poll(monkeypatch):
-    monkeypatch.setattr(warm_hosts, "POLL_SECONDS", 0.1)
+def checks(monkeypatch) -> list[None]:
+    """An entry for each time that the engine has started missing hosts, which it does often."""
+    monkeypatch.setattr(warm_hosts, "POLL_SECONDS", 0.02)
+    start_missing, checks = warm_hosts.WarmHosts._start_missing, []
+
+    async def start_missing_and_count(self) -> None:
+        await start_missing(self)
+        checks.append(None)
+
+    monkeypatch.setattr(warm_hosts.WarmHosts, "_start_missing", start_missing_and_count)
+    return checks
+
+
+def wait_for_checks(checks: list[None]) -> None:
+    until = len(checks) + 4
+    wait_until(lambda: len(checks) >= until, "more checks")
 
 
 def list_hosts(engine) -> set:
@@ -42,7 +55,7 @@ def test_the_first_run_finds_its_host_running(engines, revision, listen):
     assert engine.engine.hosts.hosts == [host]
 
 
-def test_only_the_most_recently_used_deployments_have_warm_hosts(engines, revision):
+def test_only_the_most_recently_used_deployments_have_warm_hosts(engines, revision, checks):
     used, unused, deployed = revision, make_revision(), make_revision()
     set_age(used, days=30)
     set_age(unused, hours=2)
@@ -51,7 +64,7 @@ def test_only_the_most_recently_used_deployments_have_warm_hosts(engines, revisi
     engine = engines(WARM_GRAPH_HOSTS=2)
 
     wait_until(lambda: list_hosts(engine) == {used.pk, deployed.pk})
-    time.sleep(0.5)
+    wait_for_checks(checks)
     assert list_hosts(engine) == {used.pk, deployed.pk}
 
 
@@ -79,21 +92,22 @@ def test_a_new_revision_gets_a_host_once_it_serves(engines, revision):
     wait_until(lambda: newer.pk in list_hosts(engine))
 
 
-def test_a_warm_host_that_dies_is_not_restarted_at_once(engines, revision):
+def test_a_warm_host_that_dies_is_not_restarted_at_once(engines, revision, checks):
     engine = engines(WARM_GRAPH_HOSTS=1)
     wait_until(lambda: list_hosts(engine) == {revision.pk})
 
     [host] = engine.engine.hosts.hosts
     os.kill(host.pid, signal.SIGKILL)
     wait_until(lambda: not list_hosts(engine))
-    time.sleep(0.5)
+    wait_for_checks(checks)
 
     assert list_hosts(engine) == set()
 
 
-def test_no_host_is_started_without_a_message_if_the_setting_is_zero(engines, revision):
+def test_no_host_is_started_without_a_message_if_the_setting_is_zero(engines, revision, checks):
     engine = engines(WARM_GRAPH_HOSTS=0)
 
-    time.sleep(0.5)
+    wait_until(engine.engine._warm_hosts.done, "the end of the task that keeps hosts warm")
 
+    assert checks == []
     assert list_hosts(engine) == set()

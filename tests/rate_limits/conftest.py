@@ -24,6 +24,15 @@ def delete_counts(url: str) -> None:
     client.close()
 
 
+def preset_count(url: str, count: int) -> None:
+    """Set the only counter that there is; its expiry stays."""
+    client = redis.Redis.from_url(url)
+    [key] = client.scan_iter("rl:*", count=1000)
+    assert int(client.get(key)) == 1
+    client.set(key, count, keepttl=True)
+    client.close()
+
+
 @pytest.fixture
 def limits(settings, monkeypatch) -> Iterator[None]:
     """Enforce the rate-limit table in this process.

@@ -40,16 +40,22 @@ def append_line(state: Steps, line: str) -> None:
         file.write(f"{line}\n")
 
 
-def may_continue(state: Steps) -> bool:
-    return Path(state["file"] + ".go").exists()
+def may_continue(file: str) -> bool:
+    return Path(f"{file}.go").exists()
+
+
+async def wait_until_continued(file: str) -> None:
+    """Wait until the file `<file>.go` exists."""
+    while not may_continue(file):
+        await asyncio.sleep(0.01)
 
 
 def step(name):
     async def node(state: Steps, config: RunnableConfig) -> Steps:
         """Append a line; at the step `wait_at`, wait until the file `<file>.go` exists."""
         append_line(state, f"{name} {config['metadata']['run_attempt']}")
-        while state.get("wait_at") == name and not may_continue(state):
-            await asyncio.sleep(0.01)
+        if state.get("wait_at") == name:
+            await wait_until_continued(state["file"])
         return {"trail": [name]}
 
     return node
@@ -67,6 +73,7 @@ steps = builder
 class Answer(TypedDict, total=False):
     answer: Any
     question: Any
+    file: str
 
 
 def question(state: Answer) -> Answer:
@@ -78,7 +85,7 @@ ask = StateGraph(Answer).add_node(question).add_edge(START, "question").add_edge
 
 async def two_questions(state: Answer) -> Answer:
     first = interrupt("sure?")
-    await asyncio.sleep(0.3)
+    await wait_until_continued(state["file"])
     return {"answer": interrupt(f"and {first}?")}
 
 
