@@ -174,11 +174,13 @@ def _split_extra(
     if value is None:
         return {}, {}, b""
     metadata, metadata_json = value.get("metadata"), b""
-    if isinstance(metadata, dict):
+    if metadata is None or isinstance(metadata, dict):
         extra_fields: dict[str, msgspec.Raw] = _object_decoder.decode(payloads.pop(Payload.EXTRA))
-        metadata_json = bytes(extra_fields.pop("metadata")) if metadata else b""
-        orjson.dumps(metadata)  # raises for a depth that jsonb cannot hold
-        if extra_fields:
+        sent_metadata = extra_fields.pop("metadata", b"")
+        if metadata:
+            metadata_json = bytes(sent_metadata)
+            orjson.dumps(metadata)  # raises for a depth that jsonb cannot hold
+        if extra_fields:  # else the operation sends no other key, and replaces none
             payloads[Payload.EXTRA] = msgspec.json.encode(extra_fields)
     invocation = value.get("invocation_params")
     return (

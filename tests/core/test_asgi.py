@@ -84,7 +84,7 @@ def test_agent_domain_host_maps_to_the_agent_path(settings):
         *(b"x-api-key", b"authorization", b"x-tenant-id", b"x-organization-id", b"content-type"),
         *(b"x-user-id", b"x-auth-scheme", b"content-encoding", b"last-event-id"),
         *(b"langsmith-project", b"langsmith-agent-id", b"langsmith-agent-environment"),
-        *(b"origin", b"x-csrftoken"),
+        *(b"origin", b"x-csrftoken", b"host"),
     ],
 )
 def test_header_sent_twice_with_one_value_is_read_once(name):
@@ -95,9 +95,12 @@ def test_header_sent_twice_with_one_value_is_read_once(name):
     assert merged == [(name, b"value"), (b"cookie", b"a=1"), (b"cookie", b"b=2")]
 
 
-def test_header_sent_twice_with_different_values_is_rejected():
-    with pytest.raises(BadRequest, match="two different x-api-key headers"):
-        merge_repeated_headers({"headers": [(b"x-api-key", b"one"), (b"x-api-key", b"two")]})
+@pytest.mark.parametrize("name", ["x-api-key", "host"])
+def test_header_sent_twice_with_different_values_is_rejected(name):
+    headers = [(name.encode(), b"one"), (name.encode(), b"two")]
+
+    with pytest.raises(BadRequest, match=f"two different {name} headers"):
+        merge_repeated_headers({"headers": headers})
 
 
 @pytest.mark.parametrize("path", ["/api/v1/info", "/agents/any/threads/search"])

@@ -119,6 +119,9 @@ def test_served_deployment_has_its_url(call, settings):
     _, served = call("get", f"/v2/deployments/{created['id']}")
 
     assert served["source_config"]["custom_url"] == "https://slipway.example/agents/agent"
+    # A client sends back what it read, with its changes.
+    change = {"source_config": served["source_config"]}
+    assert call("patch", f"/v2/deployments/{created['id']}", change)[0] == 200
     assert served["active_revision_id"] == created["latest_revision_id"]
 
 
@@ -138,6 +141,10 @@ def test_served_deployment_has_its_url(call, settings):
         ({"source_config": {"repo_url": URL, "build_command": "make"}}, 400, "build_command"),
         ({"source_config": {"repo_url": URL, "build_on_push": True}}, 400, "build_on_push"),
         ({"source_config": {"repo_url": URL, "resource_spec": {"cpu": 1}}}, 400, "resource_spec"),
+        ({"source_config": {"repo_url": URL, "custom_url": "https://x"}}, 400, "custom_url"),
+        ({"source_config": {"repo_url": URL, "listener_id": "x"}}, 400, "listener_id"),
+        ({"source_config": {"repo_url": URL, "listener_config": {"a": 1}}}, 400, "listener_config"),
+        ({"source_config": {"repo_url": URL, "template_id": "x"}}, 400, "template_id"),
         ({"secrets": [{"name": "REDIS_URI", "value": "x"}]}, 400, "REDIS_URI"),
         ({"secrets": [{"name": "A B", "value": "x"}]}, 422, "is not a valid variable name"),
         ({"secrets": "x"}, 422, "secrets"),

@@ -61,8 +61,8 @@ class Model:
         if has_moved and "start_time" in sent:
             self.fields["start_time"] = sent["start_time"]
         self.time = time or self.time
-        if isinstance(extra, dict) and isinstance(extra.get("metadata"), dict):
-            metadata = extra["metadata"]
+        if isinstance(extra, dict) and isinstance(extra.get("metadata"), dict | None):
+            metadata = extra.get("metadata") or {}
             self.metadata = self.metadata | metadata if is_update else metadata | self.metadata
             extra = {name: value for name, value in extra.items() if name != "metadata"} or None
         if extra is not None and (is_update or self.extra is None):
@@ -216,7 +216,8 @@ class Walk:
             case "tags":
                 return self.random.choice(([], ["a"], ["b", 'c"'], None))
             case "extra" if self.random.random() < 0.7:
-                extra = {key: self._json(1) for key in self.random.sample(KEYS, 2)}
+                keys = self.random.sample(KEYS, self.random.randint(0, 2))
+                extra = {key: self._json(1) for key in keys}
                 if self.random.random() < 0.8:
                     some, other = self._object(), self._object()
                     extra["metadata"] = self.random.choice(({}, None, some, other))

@@ -26,7 +26,7 @@ Application = Callable[[AsgiScope, Any, Any], Awaitable[None]]
 
 AGENT_PREFIX = "/agents/"
 _SINGLE_VALUE_HEADERS = frozenset({
-    b"authorization", b"content-encoding", b"content-type", b"last-event-id",
+    b"authorization", b"content-encoding", b"content-type", b"host", b"last-event-id",
     b"langsmith-agent-environment", b"langsmith-agent-id", b"langsmith-project", b"origin",
     b"x-api-key", b"x-auth-scheme", b"x-csrftoken", b"x-organization-id", b"x-tenant-id",
     b"x-user-id",

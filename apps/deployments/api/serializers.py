@@ -105,6 +105,10 @@ class SourceConfigSerializer(serializers.Serializer[Any]):
     )
     build_on_push = serializers.BooleanField(required=False, allow_null=True)
     resource_spec = serializers.DictField(required=False, allow_null=True)
+    custom_url = serializers.CharField(required=False, allow_null=True, allow_blank=True)
+    listener_id = serializers.CharField(required=False, allow_null=True, allow_blank=True)
+    listener_config = serializers.DictField(required=False, allow_null=True)
+    template_id = serializers.CharField(required=False, allow_null=True, allow_blank=True)
     install_command = serializers.CharField(required=False, allow_null=True, allow_blank=True)
     build_command = serializers.CharField(required=False, allow_null=True, allow_blank=True)
 

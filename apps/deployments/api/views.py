@@ -32,9 +32,13 @@ from apps.deployments.errors import SourceNotSupported
 from apps.deployments.models import Deployment, LogKind, LogLine, Revision, Source
 from apps.deployments.queries import with_latest_revision
 from apps.deployments.querysets import DeploymentQuerySet
+from apps.deployments.routes import agent_url
 from apps.organizations.models import User, Workspace
 from apps.organizations.permissions import Permission
 
+_UNSUPPORTED_SOURCE_FIELDS = frozenset({
+    "build_on_push", "listener_config", "listener_id", "resource_spec", "template_id",
+})  # fmt: skip
 _UNSUPPORTED_SOURCES = {
     "internal_source": (
         "Uploads of source archives are not supported yet. Deploy from a Git repository instead:"
@@ -134,7 +138,7 @@ class DeploymentView(ControlPlaneView):
         body.is_valid(raise_exception=True)
         body_data = body.validated_data
         _check_source(body_data.get("revision_source"))
-        _reject_unsupported_fields(body_data)
+        _reject_unsupported_fields(body_data, deployment)
         changes = body.deployment_fields()
         kind = changes.pop("deployment_type", deployment.deployment_type)
         if kind != deployment.deployment_type:
@@ -172,7 +176,7 @@ class RevisionsView(ControlPlaneView):
         deployment = self.deployment(deployment_id)
         body = ChangesSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        _reject_unsupported_fields(body.validated_data)
+        _reject_unsupported_fields(body.validated_data, deployment)
         changes = body.deployment_fields()
         changes.pop("deployment_type", None)
         revision = services.update_deployment(
@@ -301,14 +305,19 @@ def _page_json(rows: Any, query: dict[str, Any], as_json: Any) -> dict[str, Any]
     return {"resources": resources, "offset": begin + len(resources)}
 
 
-def _reject_unsupported_fields(body_data: dict[str, Any]) -> None:
-    """Reject fields that would have no effect."""
+def _reject_unsupported_fields(
+    body_data: dict[str, Any], deployment: Deployment | None = None
+) -> None:
+    """Reject fields that would have no effect; the agent's own address may be sent back."""
     source = body_data.get("source_config") or {}
+    own_address = agent_url(deployment.slug) if deployment else None
+    if source.get("custom_url") and source["custom_url"] != own_address:
+        raise errors.BadRequest("source_config.custom_url cannot be chosen. Leave it out.")
     revision = body_data.get("source_revision_config") or {}
     for name in ("install_command", "build_command"):
         if source.get(name):
             raise errors.BadRequest(f"{name} is for JavaScript projects, which are not supported.")
-    for name in ("build_on_push", "resource_spec"):
+    for name in _UNSUPPORTED_SOURCE_FIELDS:
         if source.get(name):
             raise errors.BadRequest(f"source_config.{name} is not supported. Leave it out.")
     for name, kind in (

@@ -190,7 +190,7 @@ def _join_extra(row: RunRow, stored: Fragment | None) -> dict[Payload, Fragment]
 
 
 def _without_metadata(fields: bytes) -> bytes:
-    """Remove `metadata` from `extra`: it was empty or null when sent, and a later one is stored."""
+    """Remove `metadata` from `extra`: it was no object when sent, and a later one is stored."""
     members = _object_decoder.decode(fields)
     members.pop("metadata", None)
     return msgspec.json.encode(members)
