@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import pytest
 
 from apps.core.ids import uuid7
@@ -33,6 +35,7 @@ def test_runs_of_one_address_are_in_one_project(api, workspace):
 
     project = Project.objects.for_workspace(workspace).get(agent_id="support")
     assert project.agent_environment == "PRODUCTION"
+    assert project.start_time == datetime.fromisoformat(first["start_time"])
     assert {read_run(workspace, run["id"]).row.project_id for run in (first, second)} == {
         project.pk
     }

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
 
 from apps.core.ids import uuid7
 from apps.trace_store import Payload
+from apps.tracing.models import Project
 from tests.factories.tracing import count_stored_runs, end_fields, read_run, start_fields, wire_run
 
 
@@ -31,6 +33,33 @@ def test_a_batch_is_accepted_at_every_path_that_clients_use(api, prefix, slash):
     assert response.status_code == 202
     assert response.json() == {"message": "accepted"}
     assert count_stored_runs() == 1
+
+
+@pytest.mark.parametrize("lacks", ["nothing", "dotted_order", "start_time"])
+def test_a_new_project_starts_with_its_earliest_run(api, workspace, lacks):
+    now = datetime.now(UTC)
+    starts = [now - timedelta(minutes=1), now - timedelta(hours=2), now + timedelta(minutes=1)]
+    runs = [wire_run(session_name="new", start=start) for start in starts]
+    other = wire_run(session_name="other", start=now - timedelta(days=1))
+    body = [{key: value for key, value in run.items() if key != lacks} for run in (*runs, other)]
+
+    assert api.post("/runs/batch", {"post": body}).status_code == 202
+
+    project = Project.objects.for_workspace(workspace).get(name="new")
+    assert project.start_time == starts[1]
+    # Clients read the runs of a project from its start time on.
+    query = {"project_ids": [str(project.pk)], "min_start_time": starts[1].isoformat()}
+    listed = api.post("/v2/runs/query", query | {"max_start_time": now.isoformat()}).json()
+    assert len(listed["items"]) == 2
+
+
+def test_a_new_project_of_runs_of_the_future_starts_now(api, workspace):
+    run = wire_run(session_name="new", start=datetime.now(UTC) + timedelta(hours=1))
+
+    assert api.post("/runs/batch", {"post": [run]}).status_code == 202
+
+    project = Project.objects.for_workspace(workspace).get(name="new")
+    assert abs(project.start_time - datetime.now(UTC)) < timedelta(minutes=10)
 
 
 def test_posts_and_patches_of_one_body_are_merged_in_either_order(api, workspace):

@@ -73,9 +73,12 @@ def without_sources(example: dict[str, Any]) -> dict[str, Any]:
 
 
 def fields_to_render(select: Collection[str], *, only_selected: bool) -> frozenset[str]:
-    """Return the fields of a response; without a selection, all but `attachment_urls`."""
+    """Return the fields of a response; without a selection, all but `attachment_urls`.
+
+    A selection adds to the default fields or, with `only_selected`, replaces them.
+    """
     if not select:
-        return frozenset({"id"}) if only_selected else _UNSELECTED_FIELDS
+        return _UNSELECTED_FIELDS
     return frozenset(select) | ({"id"} if only_selected else set(DEFAULT_FIELDS))
 
 

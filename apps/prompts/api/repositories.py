@@ -118,12 +118,15 @@ class RepositoryView(WorkspaceAPIView):
         changed = services.update_repository(repository=repository, changes=changes)
         return Response({"repo": repository_json(changed, request.auth)})
 
-    @extend_schema(responses={204: None})
+    @extend_schema(responses=dict)
     def delete(self, request: ApiRequest, owner: str, repo: str) -> Response:
-        """Delete the repository with its commits and tags."""
+        """Delete the repository with its commits and tags.
+
+        The answer is an empty object: older JavaScript clients parse it.
+        """
         repository = find_own_repository(self.workspace_id, owner, repo)
         services.delete_repository(repository=repository)
-        return Response(status=204)
+        return Response({})
 
 
 class LikeView(WorkspaceAPIView):

@@ -17,7 +17,7 @@ from apps.tracing.api.v1.serializers import query_params
 from apps.tracing.api.v2.base import UpperChoiceField, page_size_field
 
 # The protocol version that clients compare with their minimum; not Slipway's own version.
-PROTOCOL_VERSION = "0.18.0"
+PROTOCOL_VERSION = "0.18.15"
 INFO = {
     "version": PROTOCOL_VERSION,
     "license_expiration_time": None,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -54,21 +55,35 @@ def deprovision_workspace(workspace: Workspace) -> None:
     dispatch.remove_deleted_projects()
 
 
-def ensure_projects(workspace_id: UUID, names: Collection[str]) -> dict[str, UUID]:
+def ensure_projects(
+    workspace_id: UUID,
+    names: Collection[str],
+    find_start: Callable[[str], datetime] | None = None,
+) -> dict[str, UUID]:
     """Return the ids of the projects of these names; missing ones are created.
 
+    `find_start` returns the start time of a missing project; without it, it starts now.
     Concurrent callers get the same project, because a unique constraint allows only one.
     """
     ids = _find_ids(workspace_id, names)
     missing_names = sorted(set(names) - ids.keys())
     if missing_names:
-        new_projects = [_build_project(workspace_id, name=name) for name in missing_names]
+        find_start = find_start or (lambda _name: timezone.now())
+        new_projects = [
+            _build_project(workspace_id, name=name, start_time=find_start(name))
+            for name in missing_names
+        ]
         Project.objects.for_workspace(workspace_id).bulk_create(new_projects, ignore_conflicts=True)
         ids |= _find_ids(workspace_id, missing_names)
     return ids
 
 
-def ensure_addressed_project(workspace_id: UUID, agent_id: str, environment: str) -> UUID:
+def ensure_addressed_project(
+    workspace_id: UUID,
+    agent_id: str,
+    environment: str,
+    find_start: Callable[[], datetime] = timezone.now,
+) -> UUID:
     """Return the id of the project of an agent's environment, creating it if missing. Race-safe.
 
     The name combines agent and environment, with a number if another project has the name.
@@ -81,7 +96,11 @@ def ensure_addressed_project(workspace_id: UUID, agent_id: str, environment: str
             return existing
         name = f"{agent_id}-{environment.lower()}" + (f"-{number}" if number > 1 else "")
         project = _build_project(
-            workspace_id, name=name, agent_id=agent_id, agent_environment=environment
+            workspace_id,
+            name=name,
+            agent_id=agent_id,
+            agent_environment=environment,
+            start_time=find_start(),
         )
         projects.bulk_create([project], ignore_conflicts=True)
     raise errors.ProjectNameTaken
