@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from apps.core.json import dumps
+from apps.tracing.messages import find_excerpt
 
 MAX_PREVIEW_LENGTH = 240
 _TEXT_KEYS = (
@@ -24,13 +25,15 @@ _LONG_EXCERPT_LENGTH = 4000
 
 
 def build_preview(value: Any, text: bytes | None = None) -> str | None:
-    """Return the text of the last message or the only string, otherwise the start of the JSON.
+    """Return the text of the last message, document or string, otherwise the start of the JSON.
 
     `text` is the value as JSON, if the caller has it.
     """
     if value is None or value == {}:
         return None
-    excerpt = _find_text(value)
+    excerpt = find_excerpt(value)
+    if excerpt is None:
+        excerpt = _find_text(value)
     if excerpt is None:
         if text is None:
             text = dumps(value)

@@ -167,4 +167,4 @@ def _message_text(message: Message) -> str:
 
 
 def _parts_text(parts: Sequence[MessagePart]) -> str:
-    return "\n".join(part.text for part in parts)
+    return "\n".join(part.label if part.is_medium else part.text for part in parts)

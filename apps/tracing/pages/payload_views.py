@@ -32,8 +32,6 @@ _TEXT_KEYS = (
     "answer",
 )
 """Keys of a payload whose string is its main text, in order of precedence."""
-_NESTED_KEYS = ("input", "inputs", "state", "output", "outputs", "update")
-"""Keys of a payload whose object may hold its messages."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +47,8 @@ class PayloadView:
     """The tools that the model was offered."""
     other_fields: Sequence[tuple[str, str]] = ()
     """The fields other than messages, documents or text, as name and text or JSON."""
+    omitted_messages: int = 0
+    """Messages that are not in `messages` because the list is too long."""
 
     @property
     def size(self) -> int:
@@ -101,19 +101,25 @@ def build_value_view(
     name: str, body: Fragment | None, value: Any, tools: Sequence[OfferedTool] = ()
 ) -> PayloadView:
     """Build the view of JSON text and its value, which is None above `RENDERED_BYTES`."""
-    container, outer = _find_container(value)
-    message_list = _with_system(container, messages.parse_messages(container))
+    conversation = messages.parse_conversation(value)
+    container, outer = _split_container(value, conversation.nested_key)
+    message_list = list(conversation.messages)
     documents = [] if message_list else messages.parse_documents(value)
     text = None if message_list or documents else messages.single_text(value)
-    view = PayloadView(name, body, message_list, text, documents)
     own_tools = offered_tools.parse_tools(container)
-    view = replace(view, tools=own_tools or tools)
+    view = PayloadView(
+        name,
+        body,
+        message_list,
+        text,
+        documents,
+        tools=own_tools or tools,
+        omitted_messages=conversation.omitted,
+    )
     if not view.is_rendered or text is not None:
         return view
-    shown_keys = {*(offered_tools.TOOL_KEYS if own_tools else ())}
-    if message_list:
-        shown_keys |= {messages.message_key(container), "system"}
-    elif documents:
+    shown_keys = {*(offered_tools.TOOL_KEYS if own_tools else ()), *conversation.keys}
+    if documents:
         shown_keys |= {"documents", "output"}
     fields = [*_list_fields(container, shown_keys), *_list_fields(outer, set())]
     return replace(view, other_fields=fields[:MAX_OTHER_FIELDS])
@@ -132,22 +138,11 @@ def build_turn_payload_view(detail: RunDetail, payload: Payload) -> PayloadView:
     return replace(view, text=None if key is None else value[key], other_fields=fields)
 
 
-def _find_container(value: Any) -> tuple[Any, dict[str, Any]]:
+def _split_container(value: Any, nested_key: str | None) -> tuple[Any, dict[str, Any]]:
     """Return the object that contains the messages, and its sibling fields."""
-    if isinstance(value, dict) and not messages.parse_messages(value):
-        for key in _NESTED_KEYS:
-            inner = value.get(key)
-            if isinstance(inner, dict) and messages.parse_messages(inner):
-                return inner, {name: field for name, field in value.items() if name != key}
-    return value, {}
-
-
-def _with_system(container: Any, message_list: list[Message]) -> list[Message]:
-    """Prepend the system prompt that some providers send next to the messages."""
-    system = container.get("system") if isinstance(container, dict) and message_list else None
-    if not system:
-        return message_list
-    return [*messages.parse_messages([{"role": "system", "content": system}]), *message_list]
+    if nested_key is None:
+        return value, {}
+    return value[nested_key], {name: field for name, field in value.items() if name != nested_key}
 
 
 def _list_fields(value: Any, shown_keys: Collection[str | None]) -> list[tuple[str, str]]:
@@ -160,6 +155,6 @@ def _list_fields(value: Any, shown_keys: Collection[str | None]) -> list[tuple[s
 
 def _format_field(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
-    if len(text) <= MAX_FIELD_CHARACTERS:
+    if len(text) <= MAX_FIELD_CHARACTERS or messages.parse_address(text) is not None:
         return text
     return f"{text[:MAX_FIELD_CHARACTERS]}…"

@@ -9,6 +9,7 @@ from django import template
 from django.urls import reverse
 
 from apps.trace_store import Attachment
+from apps.tracing.messages import MessagePart, parse_address
 from apps.tracing.pages import filter_clauses
 
 register = template.Library()
@@ -24,6 +25,12 @@ def filter_link(name: str, value: str, *, is_root: bool) -> str:
     text = f"and(eq(metadata_key, {quoted_name}), eq(metadata_value, {quoted_value}))"
     query = {"filter": text, "range": "all"}
     return f"?{urlencode(query if is_root else query | {'show': 'all'})}"
+
+
+@register.filter
+def as_medium(text: str) -> MessagePart | None:
+    """Return the medium of a text that is a `data:` address, else None."""
+    return parse_address(text)
 
 
 @register.simple_tag

@@ -14,7 +14,7 @@ from apps.tracing import messages
 from apps.tracing.api import related_fields
 from apps.tracing.api.downloads import signed_url
 from apps.tracing.api.related_fields import RelatedFields
-from apps.tracing.messages import Message, MessagePart
+from apps.tracing.messages import Message, part_json
 from apps.tracing.models import Project
 from apps.tracing.services.projects import experiment_progress
 from apps.tracing.services.statistics import format_cost
@@ -209,7 +209,7 @@ def _message_json(message: Message) -> dict[str, Any]:
     return {
         "role": message.role,
         "name": message.name or None,
-        "content": [_part_json(part) for part in message.parts],
+        "content": [part_json(part) for part in message.parts],
         "tool_calls": [
             {"id": call.id or None, "name": call.name, "arguments": call.arguments}
             for call in message.tool_calls
@@ -217,7 +217,3 @@ def _message_json(message: Message) -> dict[str, Any]:
         "tool_call_id": message.tool_call_id or None,
         "is_error": message.failed,
     }
-
-
-def _part_json(part: MessagePart) -> dict[str, Any]:
-    return {"type": part.kind, "text": part.text}

@@ -20,7 +20,7 @@ from apps.tracing import errors, messages
 from apps.tracing.api import run_queries
 from apps.tracing.api.v1.serializers import query_params
 from apps.tracing.api.v2.base import EventStreamRenderer, V2APIView
-from apps.tracing.messages import Message, MessagePart, ToolCall
+from apps.tracing.messages import Message, MessagePart, ToolCall, part_json
 
 _PAYLOADS = (Payload.INPUTS, Payload.OUTPUTS)
 
@@ -136,7 +136,7 @@ def _content_json(parts: Sequence[MessagePart]) -> Any:
     """Return a plain string if the message has only text."""
     if all(part.kind == "text" for part in parts):
         return "\n".join(part.text for part in parts)
-    return [{"type": part.kind, "text": part.text} for part in parts]
+    return [part_json(part) for part in parts]
 
 
 routes = [

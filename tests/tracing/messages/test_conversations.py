@@ -1,10 +1,22 @@
 """Chat messages are found in the shapes in which clients record them."""
 
+import time
+
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apps.tracing.messages import MessagePart, ToolCall, parse_messages, single_text
+from apps.core.json import dumps
+from apps.tracing.messages import (
+    MessagePart,
+    ToolCall,
+    find_excerpt,
+    message_excerpt,
+    parse_documents,
+    parse_messages,
+    part_json,
+    single_text,
+)
 
 
 def constructor(name, **kwargs):
@@ -82,7 +94,8 @@ def test_reasoning_image_and_unknown_blocks_keep_their_kind():
 
     [message] = parse_messages([{"role": "assistant", "content": content}])
 
-    assert [part.kind for part in message.parts] == ["thinking", "image", "link", "json"]
+    assert [part.kind for part in message.parts] == ["thinking", "image", "image", "json"]
+    assert [part.is_link for part in message.parts] == [False, False, True, False]
     assert message.tool_calls == (ToolCall("find", '{"a":1}', "t"),)
 
 
@@ -100,20 +113,77 @@ def test_single_text_of_a_payload_is_found():
     assert single_text({"a": 1}) is None
 
 
+KEYS = [
+    *("messages", "role", "content", "type", "id", "lc", "kwargs", "tool_calls", "generations"),
+    *("choices", "message", "data", "function", "image_url", "parts", "contents", "candidates"),
+    *("output", "input", "instructions", "system", "functionCall", "functionResponse", "name"),
+    *("inlineData", "toolUse", "toolResult", "image", "source", "bytes", "text", "args", "prompt"),
+    *("toolCallId", "toolInvocation", "call_id", "state", "audio", "annotations", "documents"),
+]
+WORDS = [
+    *("user", "ai", "tool", "model", "tool_use", "tool_result", "text", "image", "reasoning"),
+    *("function_call", "function_call_output", "message", "constructor", "tool-call", "blob"),
+    *("tool-result", "dynamic-tool", "mcp_call", "document", "data:image/png;base64,AA", "\ud800"),
+]
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(
-        st.sampled_from(["messages", "role", "content", "type", "id", "lc", "kwargs", "tool_calls",
-                         "generations", "choices", "message", "data", "function", "image_url"]),
-        inner | st.sampled_from(["user", "ai", "tool_use", "text", "image"]),
-        max_size=4,
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(st.characters(codec=None), max_size=5)
+    | st.sampled_from(WORDS),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=5)
     ),
-    max_leaves=12,
-)  # fmt: skip
+    max_leaves=20,
+)
 
 
+@settings(max_examples=500, deadline=None)
 @given(json_values)
 def test_arbitrary_payload_never_raises(payload):
-    parse_messages(payload)
+    parsed = parse_messages(payload)
     single_text(payload)
+    parse_documents(payload)
+    find_excerpt(payload)
+
+    for message in parsed:
+        message_excerpt(message).encode()
+        dumps([part_json(part) for part in message.parts])
+
+
+def nest(value, depth, wrap):
+    for _ in range(depth):
+        value = wrap(value)
+    return value
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda inner: {"messages": [inner]},
+        lambda inner: [inner],
+        lambda inner: {"type": "tool_result", "tool_use_id": "c", "content": [inner]},
+        lambda inner: {"role": "user", "content": [inner]},
+        lambda inner: {"type": "document", "source": {"source": inner}},
+        lambda inner: {"toolResult": {"content": [inner]}},
+        lambda inner: {"lc": 1, "id": ["AIMessage"], "kwargs": {"content": inner}},
+    ],
+)
+def test_deep_payload_never_raises(wrap):
+    payload = nest("end", 20_000, wrap)
+
+    parse_messages({"messages": [{"role": "user", "content": [payload]}]})
+    parse_messages(payload)
+    find_excerpt(payload)
+
+
+def test_many_calls_and_results_take_linear_time():
+    calls = [{"name": "f", "args": {}} for _ in range(400)]
+    items = [{"role": "assistant", "content": "", "tool_calls": calls} for _ in range(400)]
+    items += [{"role": "tool", "content": "r"} for _ in range(400)]
+    start = time.process_time()
+
+    parse_messages({"messages": items})
+
+    assert time.process_time() - start < 5
