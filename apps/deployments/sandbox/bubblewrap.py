@@ -88,7 +88,9 @@ def build_plan(policy: Policy, binary: Binary, *, staged: bool) -> Plan:
     arguments = [*_namespaces(policy), *_system_files()]
     size = ["--size", str(policy.limits.temporary_bytes)]
     arguments += ["--dev", "/dev", *size, "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]  # noqa: S108
-    arguments += ["--proc", "/proc", "--perms", "1777", *size, "--tmpfs", str(TEMPORARY)]
+    # Read-only, so that code inside cannot raise the priority of its session (`autogroup`).
+    arguments += ["--proc", "/proc", "--remount-ro", "/proc"]
+    arguments += ["--perms", "1777", *size, "--tmpfs", str(TEMPORARY)]
     covers = []
     for bind, access in filesystem.list_binds(policy):
         if access is Access.HIDDEN:

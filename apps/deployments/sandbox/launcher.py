@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from . import bubblewrap, filesystem, seccomp, watchdog
+from . import bubblewrap, cpu_groups, filesystem, seccomp, watchdog
 from .bubblewrap import Binary
 from .egress import process as egress
 from .egress import proxy
@@ -65,7 +65,7 @@ def start(
 ) -> SandboxedProcess:
     """Start a sandbox with the given isolation, without checking that it suffices.
 
-    In a trial no proxy serves the sandbox.
+    In a trial no proxy serves the sandbox, and it has no control group.
     """
     uid, gid = _user(policy)
     _check_text(argv, policy)
@@ -76,6 +76,7 @@ def start(
         else _supervised_job(policy, isolation)
     )
 
+    cpu_group = None if is_trial else cpu_groups.cpu_groups.create()
     status, status_end = socket.socketpair()
     job = mode_job | {
         "parent": os.getpid(),
@@ -86,6 +87,7 @@ def start(
         "processes": _process_limit(policy.limits, own_namespace=uses_bubblewrap),
         "seccomp": seccomp.program(),
         "status_fd": status_end.fileno(),
+        "cpu_group": str(cpu_group or ""),
         "listen_ports": proxy.listen_ports(policy) if uses_bubblewrap else [],
         "command": list(argv),
     }
@@ -109,6 +111,8 @@ def start(
         )
     except BaseException:
         status.close()
+        if cpu_group is not None:
+            cpu_groups.cpu_groups.remove(cpu_group)
         raise
     finally:
         os.close(job_fd)
@@ -119,6 +123,7 @@ def start(
         limits=policy.limits,
         writable=filesystem.writable_paths(policy),
         ends_on=signal.SIGKILL if uses_bubblewrap else signal.SIGTERM,
+        cpu_group=cpu_group,
     )
     listeners = _await_setup(process, status)
     if is_trial:
@@ -229,6 +234,8 @@ def _await_setup(process: SandboxedProcess, status: socket.socket) -> list[int]:
         with process:
             process.kill()
             code = process.wait()
+        if process.cpu_group is not None:
+            cpu_groups.cpu_groups.remove(process.cpu_group)
         raise SandboxSetupFailed(
             f"the sandbox could not be set up (status {code}); see its error output"
         )

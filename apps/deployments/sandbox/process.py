@@ -18,6 +18,7 @@ class ExceededLimit(enum.Enum):
     MEMORY = "it used more memory than its limit of {memory}"
     PROCESSES = "it started more processes and threads than its limit of {processes}"
     DISK = "it wrote more to disk than its limit of {disk}"
+    SESSIONS = "it kept more sessions of processes busy than this machine can share between others"
 
 
 class SandboxedProcess:
@@ -27,12 +28,20 @@ class SandboxedProcess:
     """
 
     def __init__(
-        self, popen: subprocess.Popen[Any], *, limits: Limits, writable: list[Path], ends_on: int
+        self,
+        popen: subprocess.Popen[Any],
+        *,
+        limits: Limits,
+        writable: list[Path],
+        ends_on: int,
+        cpu_group: Path | None = None,
     ) -> None:
         self._popen = popen
         self._ends_on = ends_on
         self.limits = limits
         self.writable = writable
+        self.cpu_group = cpu_group
+        """The control group of its process tree; None where the platform may not create any."""
         self.exceeded: ExceededLimit | None = None
 
     @property

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import psutil
 
-_FIELDS = re.compile(rb"^(RssAnon|RssShmem|Threads):\s+(\d+)", re.MULTILINE)
+_FIELDS = re.compile(rb"^(RssAnon|RssShmem|Threads|NSsid):\s+(\d+)", re.MULTILINE)
 _EXACT_FIELDS = re.compile(rb"^(?:Pss_Anon|Pss_Shmem|SwapPss):\s+(\d+)", re.MULTILINE)
 
 # An empty file uses no block but an inode, of which disks have a limited number.
@@ -24,6 +24,8 @@ class ProcessUsage(NamedTuple):
     """An upper bound: a page that a fork shares with its parent counts for both."""
     tasks: int
     """Threads of all processes."""
+    sessions: dict[int, int]
+    """Each session with one of its processes."""
 
 
 def process_tree(root: int) -> list[int]:
@@ -54,6 +56,7 @@ def _tree_by_search(root: int) -> list[int]:
 
 def measure_usage(pids: Iterable[int]) -> ProcessUsage:
     memory = tasks = 0
+    sessions = {}
     for pid in pids:
         try:
             with open(f"/proc/{pid}/status", "rb") as file:
@@ -64,7 +67,8 @@ def measure_usage(pids: Iterable[int]) -> ProcessUsage:
         # File pages do not count: the kernel can drop them.
         memory += 1024 * (fields.get(b"RssAnon", 0) + fields.get(b"RssShmem", 0))
         tasks += fields.get(b"Threads", 0)
-    return ProcessUsage(memory, tasks)
+        sessions[fields.get(b"NSsid", 0)] = pid
+    return ProcessUsage(memory, tasks, sessions)
 
 
 def running_threads(pids: Iterable[int]) -> list[int]:

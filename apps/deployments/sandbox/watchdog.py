@@ -12,8 +12,9 @@ import logging
 import os
 import threading
 import time
+from pathlib import Path
 
-from . import usage
+from . import cpu_groups, usage
 from .process import ExceededLimit, SandboxedProcess
 
 logger = logging.getLogger(__name__)
@@ -21,9 +22,14 @@ _MAX_INTERVAL_SECONDS, _MIN_INTERVAL_SECONDS = 0.5, 0.02
 _ASSUMED_GROWTH = 1024**3  # bytes per second that a tree may start to allocate at any time
 _CROWDED_SHARE, _CROWDED_SECONDS = 0.9, 1.0
 _DISK_SECONDS = 10.0
-# This many runnable threads in this many consecutive checks count as an attempt to starve other
-# processes.
-_GREEDY_THREADS, _GREEDY_CHECKS = 4 * (os.cpu_count() or 1), 4
+# More runnable threads, in this many consecutive checks, count as an attempt to starve other
+# processes; many more do at once, since on a busy machine the next check may be late.
+_GREEDY_THREADS, _GREEDY_CHECKS, _GREEDY_SECONDS = 4 * (os.cpu_count() or 1), 3, 0.1
+_VERY_GREEDY_THREADS = 8 * _GREEDY_THREADS
+# With this option of the kernel each session has its own share of the CPU, so that the priorities
+# of threads only matter within their session. Sessions have a nice value of their own.
+_AUTOGROUP = Path("/proc/sys/kernel/sched_autogroup_enabled")
+_LOWEST_NICE = 19
 
 
 class SandboxWatch:
@@ -36,12 +42,17 @@ class SandboxWatch:
         self.memory = 0
         self.crowded_since: float | None = None
         self.greedy_checks = 0
+        self.is_idle = False
+        self.sessions: dict[int, int] = {}
+        """Sessions with their nice values, where the kernel has them: -1 is not set yet."""
         self.disk_checked_at = self.due
         self.free_space: int | None = None
 
     def check(self) -> bool:
         """Kill the sandbox over a limit, or schedule the next check. False once it has ended."""
         if self.process.poll() is not None:
+            if self.process.cpu_group is not None:
+                cpu_groups.cpu_groups.remove(self.process.cpu_group)
             return False
         now = time.monotonic()
         exceeded = self._check_tree(now) or self._check_disk(now)
@@ -52,7 +63,12 @@ class SandboxWatch:
     def _check_tree(self, now: float) -> ExceededLimit | None:
         limits = self.process.limits
         pids = usage.process_tree(self.process.pid)
-        memory, tasks = usage.measure_usage(pids)
+        memory, tasks, sessions = usage.measure_usage(pids)
+        sessions_above = self._lower_sessions(sessions)
+        if len(self.sessions) > _VERY_GREEDY_THREADS or (
+            self.is_idle and sessions_above > _GREEDY_THREADS
+        ):
+            return ExceededLimit.SESSIONS
         if tasks >= limits.processes * _CROWDED_SHARE:
             # Many processes share most of their memory, and to measure it exactly would take
             # seconds during a fork bomb: the tree has `_CROWDED_SECONDS` to shrink.
@@ -71,21 +87,49 @@ class SandboxWatch:
             if memory > limits.memory_bytes:
                 return ExceededLimit.MEMORY
             self._deprioritize_greedy_tree(pids, tasks)
-
         growth = 2 * (memory - self.memory) / max(now - self.checked_at, _MIN_INTERVAL_SECONDS)
         headroom = (limits.memory_bytes - memory) / max(growth, _ASSUMED_GROWTH)
+        is_suspicious = self.greedy_checks > 0 or sessions_above > 0
         self.due = time.monotonic() + min(
-            max(headroom, _MIN_INTERVAL_SECONDS), _MAX_INTERVAL_SECONDS
+            max(headroom, _MIN_INTERVAL_SECONDS),
+            _GREEDY_SECONDS if is_suspicious else _MAX_INTERVAL_SECONDS,
         )
         self.memory, self.checked_at = memory, now
         return None
 
     def _deprioritize_greedy_tree(self, pids: list[int], tasks: int) -> None:
         """Schedule a tree with too many runnable threads as idle from now on."""
-        greedy = tasks > _GREEDY_THREADS and len(usage.running_threads(pids)) > _GREEDY_THREADS
-        self.greedy_checks = self.greedy_checks + 1 if greedy else 0
+        running = len(usage.running_threads(pids)) if tasks > _GREEDY_THREADS else 0
+        if running <= _GREEDY_THREADS:
+            self.greedy_checks = 0
+            return
+        self.greedy_checks += _GREEDY_CHECKS if running > _VERY_GREEDY_THREADS else 1
         if self.greedy_checks >= _GREEDY_CHECKS:
             self._schedule_as_idle(pids)
+
+    def _lower_sessions(self, sessions: dict[int, int]) -> int:
+        """Give the sessions of the tree its nice value; return how many still have a better one.
+
+        Many sessions, and those of a tree that was scheduled as idle, get the lowest priority. Even
+        so 200 of them delay others by a second, which is why their number has a limit.
+        An unprivileged process may change ten sessions per second on the whole machine. A tree with
+        a control group needs none of this: within one the kernel ignores sessions.
+        """
+        if self.process.cpu_group is not None or not _has_autogroup():
+            return 0
+        is_low = self.is_idle or len(sessions) > _GREEDY_THREADS
+        nice = _LOWEST_NICE if is_low else self.process.limits.nice
+        self.sessions = {session: self.sessions.get(session, -1) for session in sessions}
+        above = [session for session in sessions if self.sessions[session] < nice]
+        for number, session in enumerate(above):
+            try:
+                Path(f"/proc/{sessions[session]}/autogroup").write_text(str(nice))
+            except (FileNotFoundError, ProcessLookupError):
+                pass
+            except OSError:
+                return len(above) - number
+            self.sessions[session] = nice
+        return 0
 
     def _schedule_as_idle(self, pids: list[int]) -> None:
         """Schedule the tree as idle, except its outermost process.
@@ -93,6 +137,7 @@ class SandboxWatch:
         Without bubblewrap that process ends the others, which an idle one could not do on a busy
         machine.
         """
+        self.is_idle = True
         for pid in pids:
             if pid == self.process.pid:
                 continue
@@ -145,6 +190,13 @@ class Watchdog:
             if stopped:
                 with self._condition:
                     self._watches = [watch for watch in self._watches if watch not in stopped]
+
+
+def _has_autogroup() -> bool:
+    try:
+        return _AUTOGROUP.read_bytes().strip() == b"1"
+    except OSError:
+        return False
 
 
 def _check(watch: SandboxWatch) -> bool:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         processes: int | None
         seccomp: bytes | None
         status_fd: int
+        cpu_group: str
         listen_ports: list[int]
         stage: list[str]
         files: list[tuple[str, str]]
@@ -36,6 +37,13 @@ if TYPE_CHECKING:
         read_only: list[str]
         writable: list[str]
         confine: bool
+
+
+def enter_cpu_group(job: Job) -> None:
+    """Move this process, before it has children, to the control group of the sandbox."""
+    if job["cpu_group"]:
+        with open(job["cpu_group"] + "/cgroup.procs", "w") as processes:
+            processes.write("0")
 
 
 def change_user(job: Job) -> None:

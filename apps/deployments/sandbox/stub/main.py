@@ -29,15 +29,16 @@ def main(job_fd: int) -> None:
     with os.fdopen(job_fd, "rb") as source:
         job: Job = marshal.load(source)  # noqa: S302 - written by our own parent
     os.set_inheritable(job["status_fd"], False)
-    if job["bubblewrap"] is None:
-        from . import supervise  # noqa: PLC0415 - its imports are not needed with bubblewrap
+    try:
+        jobs.enter_cpu_group(job)
+        if job["bubblewrap"] is None:
+            from . import supervise  # noqa: PLC0415 - its imports are not needed with bubblewrap
 
-        supervise.run(job)
-    else:
-        try:
+            supervise.run(job)
+        else:
             execute_bubblewrap(job, job["bubblewrap"])
-        except OSError as error:
-            sys.exit(f"sandbox: {error}")
+    except OSError as error:
+        sys.exit(f"sandbox: {error}")
 
 
 def execute_bubblewrap(job: Job, bubblewrap: str) -> NoReturn:

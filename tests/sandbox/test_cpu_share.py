@@ -1,0 +1,342 @@
+"""Agent code takes no more than its share of a busy CPU, with and without control groups."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from apps.deployments.sandbox import cpu_groups, usage, watchdog
+from apps.deployments.sandbox.cpu_groups import CpuGroups
+from tests.child_output import read_line
+from tests.required_tools import skip_now
+
+from .test_lifetime import wait_until_gone
+
+BUSY = """
+import os, sys, time
+for _ in range(int(sys.argv[1])):
+    if os.fork() == 0:
+        if sys.argv[2] == "sessions":
+            os.setsid()
+        while True:
+            pass
+print("lit", flush=True)
+time.sleep(600)
+"""
+ATTACKERS = 200
+SECONDS = 10.0
+
+
+@pytest.fixture
+def cpu_group(folders):
+    """The control group of a running sandbox, with its process."""
+    with folders.start("print('ready', flush=True); input()", stdin=-1, stdout=-1) as process:
+        if process.cpu_group is None:
+            skip_now("this machine lets the tests create no CPU group")
+        assert read_line(process.stdout) == b"ready\n"
+        yield process.cpu_group, process
+
+
+def groups_of(pid: int) -> list[str]:
+    lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+    return [line.rpartition(":")[2] for line in lines]
+
+
+def test_every_process_of_a_sandbox_is_in_its_group(cpu_group):
+    group, process = cpu_group
+    pids = usage.process_tree(process.pid)
+
+    assert len(pids) >= 2
+    for pid in pids:
+        assert any(path.endswith(f"/{group.parent.name}/{group.name}") for path in groups_of(pid))
+    process.kill()
+    process.wait(20)
+    assert wait_until_gone(pids) == []
+    end = time.monotonic() + 20
+    while time.monotonic() < end and group.exists():
+        time.sleep(0.05)
+    assert not group.exists()
+
+
+def test_sandboxes_of_a_process_have_half_the_weight_of_the_platform(cpu_group):
+    group, _ = cpu_group
+    name, default = ("cpu.shares", 1024) if (group / "cpu.shares").exists() else ("cpu.weight", 100)
+
+    assert int((group.parent / name).read_text()) == default // 2
+    assert int((group / name).read_text()) == default
+
+
+def test_code_cannot_change_the_priority_of_its_session(folders):
+    result = folders.run(
+        """
+        import errno
+        for name in ("autogroup", "oom_score_adj", "comm"):
+            try:
+                with open(f"/proc/self/{name}", "w") as file:
+                    file.write("0")
+            except OSError as error:
+                print(errno.errorcode[error.errno])
+        """
+    )
+
+    assert result.output.split() == ["EROFS", "EROFS", "EROFS"]
+
+
+def start_competitor() -> subprocess.Popen:
+    """A busy process in a session of its own, as those of the platform."""
+    command = [sys.executable, "-I", "-S", "-c", "while True: pass"]
+    return subprocess.Popen(command, start_new_session=True)
+
+
+def used_seconds(pids) -> float:
+    total = 0.0
+    for pid in pids:
+        try:
+            times = psutil.Process(pid).cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+        total += times.user + times.system
+    return total
+
+
+@pytest.mark.slow  # it loads the machine
+@pytest.mark.parametrize("kind", ["processes", "sessions"])
+@pytest.mark.parametrize("has_groups", [True, False], ids=["groups", "priorities"])
+def test_many_busy_processes_leave_the_platform_its_share(
+    folders, monkeypatch, record_property, kind, has_groups
+):
+    """One busy process per CPU competes with the attackers.
+
+    Measured as a ratio of CPU times, which other work on the machine does not change.
+    """
+    if not has_groups:
+        monkeypatch.setattr(cpu_groups.cpu_groups, "create", lambda: None)
+    competitors = []
+    with folders.start(BUSY, str(ATTACKERS), kind, stdout=subprocess.PIPE) as attack:
+        try:
+            if has_groups and attack.cpu_group is None:
+                skip_now("this machine lets the tests create no CPU group")
+            competitors += [start_competitor() for _ in range(os.cpu_count() or 1)]
+            if not has_groups and kind == "sessions" and watchdog._has_autogroup():
+                assert attack.wait(120) == 128 + 9
+                assert "sessions" in attack.stopped_because
+                return
+            read_line(attack.stdout, 120)
+            if not has_groups:
+                wait_until_idle(attack)
+            tree = usage.process_tree(attack.pid)
+            before = used_seconds(tree), used_seconds(p.pid for p in competitors)
+            time.sleep(SECONDS)
+            attackers = used_seconds(tree) - before[0]
+            platform = used_seconds(p.pid for p in competitors) - before[1]
+        finally:
+            for competitor in competitors:
+                competitor.kill()
+                competitor.wait()
+
+    share = platform / (platform + attackers)
+    record_property("platform_share", round(share, 3))
+    assert len(tree) > ATTACKERS
+    assert platform > 0.1
+    assert share > 0.5
+
+
+def wait_until_idle(process) -> None:
+    """Wait for the watchdog, which has to notice the attack on a starved machine."""
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        busy = usage.running_threads(usage.process_tree(process.pid))
+        policies = {os.sched_getscheduler(thread) for thread in busy}
+        if policies == {os.SCHED_IDLE}:
+            return
+        time.sleep(0.5)
+    raise TimeoutError("The processes kept their priority.")
+
+
+class TestFakeHierarchies:
+    """Both versions of control groups, as files: the machine has one of them at most."""
+
+    @pytest.fixture
+    def proc(self, tmp_path):
+        folder = tmp_path / "proc"
+        folder.mkdir()
+        return folder
+
+    def write(self, proc, *, kind, options, mount, own, root="/"):
+        controllers = "cpu,cpuacct" if kind == "cgroup" else ""
+        (proc / "cgroup").write_text(f"3:{controllers}:{own}\n")
+        (proc / "mountinfo").write_text(f"30 24 0:26 {root} {mount} rw - {kind} none {options}\n")
+
+    def group_of_version_2(self, folder, *, procs="", is_root=False):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "cgroup.controllers").write_text("cpuset cpu memory")
+        (folder / "cgroup.subtree_control").write_text("")
+        (folder / "cgroup.procs").write_text(procs)
+        if not is_root:
+            (folder / "cgroup.type").write_text("domain")
+
+    def test_version_1(self, proc, tmp_path):
+        mount = tmp_path / "cpu"
+        (mount / "service").mkdir(parents=True)
+        self.write(proc, kind="cgroup", options="rw,cpu,cpuacct", mount=mount, own="/service")
+
+        folder = CpuGroups(proc)._prepare()
+
+        assert folder == mount / "service" / f"slipway-agents-{os.getpid()}"
+        assert (folder / "cpu.shares").read_text() == "512"
+
+    def test_groups_of_killed_processes_are_removed(self, proc, tmp_path):
+        ended = subprocess.Popen(["/bin/true"])
+        ended.wait()
+        mount = tmp_path / "cpu"
+        (mount / f"slipway-agents-{ended.pid}" / "0").mkdir(parents=True)
+        (mount / "slipway-agents-1" / "0").mkdir(parents=True)
+        self.write(proc, kind="cgroup", options="rw,cpu", mount=mount, own="/")
+
+        folder = CpuGroups(proc)._prepare()
+
+        assert {path.name for path in mount.iterdir()} == {folder.name, "slipway-agents-1"}
+
+    def test_version_1_of_a_container_that_sees_its_own_part(self, proc, tmp_path):
+        mount = tmp_path / "cpu"
+        mount.mkdir()
+        self.write(
+            proc, kind="cgroup", options="rw,cpu", mount=mount, own="/docker/1", root="/docker/1"
+        )
+
+        folder = CpuGroups(proc)._prepare()
+
+        assert folder is not None
+        assert folder.parent == mount
+
+    def test_a_group_outside_of_the_mounted_part_is_not_used(self, proc, tmp_path):
+        self.write(proc, kind="cgroup", options="rw,cpu", mount=tmp_path, own="/../other")
+
+        assert CpuGroups(proc)._prepare() is None
+
+    @pytest.fixture
+    def _new_groups_have_files(self, monkeypatch):
+        """New folders have the files that the kernel gives to groups of version 2."""
+        make = Path.mkdir
+
+        def mkdir(folder, *arguments, **options):
+            make(folder, *arguments, **options)
+            monkeypatch.setattr(Path, "mkdir", make)
+            self.group_of_version_2(folder)
+            monkeypatch.setattr(Path, "mkdir", mkdir)
+
+        monkeypatch.setattr(Path, "mkdir", mkdir)
+
+    @pytest.mark.usefixtures("_new_groups_have_files")
+    def test_root_of_a_machine_with_version_2(self, proc, tmp_path):
+        mount = tmp_path / "cgroup"
+        self.group_of_version_2(mount, is_root=True)
+        (mount / "cgroup.type").unlink()
+        self.write(proc, kind="cgroup2", options="rw", mount=mount, own="/user.slice/1.scope")
+        self.group_of_version_2(mount / "user.slice" / "1.scope", procs="1")
+
+        folder = CpuGroups(proc)._prepare()
+
+        assert folder is not None
+        assert folder.parent == mount
+        assert (folder / "cpu.weight").read_text() == "50"
+        assert (mount / "cgroup.subtree_control").read_text() == "+cpu"
+        assert (folder / "cgroup.subtree_control").read_text() == "+cpu"
+        assert not (mount / "slipway-platform").exists()
+
+    @pytest.mark.usefixtures("_new_groups_have_files")
+    @pytest.mark.parametrize("own", ["/slipway.service", "/slipway.service/slipway-platform"])
+    def test_delegated_group_of_version_2(self, proc, tmp_path, monkeypatch, own):
+        service = tmp_path / "cgroup" / "slipway.service"
+        self.group_of_version_2(tmp_path / "cgroup")
+        self.group_of_version_2(service, procs="17\n")
+        self.group_of_version_2(service / "slipway-platform")
+        self.write(proc, kind="cgroup2", options="rw", mount=tmp_path / "cgroup", own=own)
+        monkeypatch.setattr(cpu_groups, "_is_delegated", lambda group: group == service)
+
+        folder = CpuGroups(proc)._prepare()
+
+        assert folder == service / f"slipway-agents-{os.getpid()}"
+        assert (service / "cgroup.subtree_control").read_text() == "+cpu"
+        moved = (service / "slipway-platform" / "cgroup.procs").read_text()
+        assert moved == ("17" if own == "/slipway.service" else "")
+
+    def test_a_group_of_a_service_manager_is_left_alone(self, proc, tmp_path, monkeypatch):
+        mount = tmp_path / "cgroup"
+        self.group_of_version_2(mount)
+        self.group_of_version_2(mount / "session.scope", procs="1")
+        self.write(proc, kind="cgroup2", options="rw", mount=mount, own="/session.scope")
+        monkeypatch.setattr(cpu_groups, "_is_delegated", lambda _group: False)
+
+        assert CpuGroups(proc)._prepare() is None
+        assert not (mount / "session.scope" / "slipway-platform").exists()
+
+    def test_without_a_cpu_controller_no_group_is_made(self, proc, tmp_path):
+        mount = tmp_path / "cgroup"
+        self.group_of_version_2(mount, is_root=True)
+        (mount / "cgroup.controllers").write_text("memory")
+        self.write(proc, kind="cgroup2", options="rw", mount=mount, own="/")
+
+        assert CpuGroups(proc)._prepare() is None
+        assert list(mount.glob("slipway-*")) == []
+
+    def test_a_read_only_hierarchy_is_not_used(self, proc, tmp_path):
+        self.write(proc, kind="cgroup", options="rw,cpu", mount=tmp_path / "missing", own="/")
+
+        assert CpuGroups(proc)._prepare() is None
+        assert CpuGroups(proc).create() is None
+
+
+class TestSessions:
+    """Where sessions have shares of their own, and the tree has no control group."""
+
+    @pytest.fixture
+    def watch(self, folders, monkeypatch):
+        monkeypatch.setattr(cpu_groups.cpu_groups, "create", lambda: None)
+        if not watchdog._has_autogroup():
+            skip_now("this kernel does not share the CPU between sessions")
+        with folders.start("import time; time.sleep(60)") as process:
+            yield watchdog.SandboxWatch(process)
+
+    def test_sessions_get_the_nice_value_of_the_sandbox(self, watch):
+        pid = usage.process_tree(watch.process.pid)[-1]
+        session = os.getsid(pid)
+
+        end = time.monotonic() + 20
+        while watch._lower_sessions({session: pid}) and time.monotonic() < end:
+            time.sleep(0.1)
+
+        assert Path(f"/proc/{pid}/autogroup").read_text().endswith(" nice 5\n")
+
+    def test_too_many_sessions_end_the_sandbox(self, watch, monkeypatch):
+        many = {number: os.getpid() for number in range(watchdog._VERY_GREEDY_THREADS + 1)}
+
+        self.pretend(monkeypatch, many, above=0)
+
+        assert not watch.check()
+        assert "sessions" in watch.process.stopped_because
+
+    def test_busy_sessions_that_keep_their_priority_end_the_sandbox(self, watch, monkeypatch):
+        many = {number: os.getpid() for number in range(watchdog._GREEDY_THREADS + 1)}
+        self.pretend(monkeypatch, many, above=len(many))
+
+        assert watch.check()  # they are not busy
+        watch.is_idle = True
+
+        assert not watch.check()
+        assert "sessions" in watch.process.stopped_because
+
+    def pretend(self, monkeypatch, sessions, *, above):
+        def lower(watch, sessions):
+            watch.sessions = dict.fromkeys(sessions, -1)
+            return above
+
+        measured = usage.ProcessUsage(0, 1, sessions)
+        monkeypatch.setattr(usage, "measure_usage", lambda _pids: measured)
+        monkeypatch.setattr(watchdog.SandboxWatch, "_lower_sessions", lower)
