@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -15,6 +15,9 @@ from apps.core.json import Fragment
 from apps.trace_store.dotted_order import TreePosition
 from apps.trace_store.filters.nodes import Expression
 from apps.trace_store.run_status import Status, classify_error
+
+MAX_OPEN_TIME = timedelta(days=1)
+"""The time after its start in which the end of a run is expected."""
 
 RunKey = tuple[UUID, UUID, datetime]
 """The id, the project and the partition time of a run."""
@@ -136,6 +139,20 @@ class RunRow:
         if self.error_preview is not None:
             return classify_error(self.error_preview)
         return Status.PENDING if self.end_time is None else Status.SUCCESS
+
+    @property
+    def has_no_end(self) -> bool:
+        """Whether no end is expected any more; the process of the run probably ended without one.
+
+        The status stays `pending`, because it does not depend on the time of a read.
+        """
+        is_pending = self.status is Status.PENDING
+        return is_pending and datetime.now(UTC) - self.start_time > MAX_OPEN_TIME
+
+    @property
+    def shown_status(self) -> str:
+        """The status for people: `no_end` for runs that are pending for long."""
+        return "no_end" if self.has_no_end else str(self.status)
 
     @property
     def has_failed(self) -> bool:

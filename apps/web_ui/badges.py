@@ -38,6 +38,7 @@ BADGES: dict[str, Badge] = {
     "pending": Badge("running", "loader-circle", "Running"),
     "success": Badge("success", "circle-check", "Success"),
     "error": Badge("error", "circle-x", "Error"),
+    "no_end": Badge("warning", "circle-help", "No end received"),
     "interrupted": Badge("waiting", "circle-pause", "Interrupted"),
     # Webhook deliveries
     "due": Badge("waiting", "circle-dashed", "Waiting"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
 import pytest
 from django.db import connection
@@ -470,6 +471,27 @@ def test_control_flow_has_marks_of_its_own_and_is_no_error(page, workspace):
         assert "tree-row is-error" not in text
         assert "code-error" not in text
     assert "send it?" in details["waits"]
+
+
+def test_a_run_without_an_end_is_marked_after_a_day(page, workspace):
+    # greptimedb#7875, langfuse#11550: spans of processes that were killed looked as if they ran.
+    now = datetime.now(UTC)
+    started = {"young": now - timedelta(hours=23), "old": now - timedelta(hours=25)}
+    runs = {name: wire_run(name=name, start=start) for name, start in started.items()}
+    ingest(workspace, *map(start_fields, runs.values()))
+    base = project_url(workspace, UUID(runs["old"]["id"]))
+
+    listed = page.get(f"{base}?range=7d")
+    texts = {n: page.get(f"{base}/r/{run['id']}").content.decode() for n, run in runs.items()}
+    old_only = page.get(base, {"range": "7d", "filter": 'eq(name, "old")'})
+
+    statuses = {row.row.name: row.row.shown_status for row in listed.context["list"].rows}
+    assert statuses == {"young": "pending", "old": "no_end"}
+    assert "No end received" in listed.content.decode()
+    assert "No end was received." in texts["old"]
+    assert "Still running." in texts["young"]
+    # A page that only has such runs does not poll for their ends.
+    assert (listed.context["has_running"], old_only.context["has_running"]) == (True, False)
 
 
 def test_the_strip_counts_running_runs_apart(page, workspace):

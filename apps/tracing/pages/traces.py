@@ -41,7 +41,7 @@ class TreeRun:
             self.parent,
             self.row.run_type,
             self.row.name,
-            self.row.status.value,
+            self.row.shown_status,
             round(self.start, 3),
             None if self.duration is None else round(self.duration, 3),
             usage.prompt_tokens,
@@ -96,7 +96,8 @@ def build_tree(
     if not rows:
         return Tree()
     begin = min(row.start_time for row in rows)
-    end = max(row.end_time or now for row in rows)
+    # A run without an end reaches to now as long as one is expected.
+    end = max(row.end_time or (row.start_time if row.has_no_end else now) for row in rows)
     position = {row.id: index for index, row in enumerate(rows)}
     runs: list[TreeRun] = []
     for row in rows:

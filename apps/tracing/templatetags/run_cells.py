@@ -30,6 +30,7 @@ _NOTHING = SafeString("")
 _EMPTY = format_html('<span class="muted">{}</span>', formatting.EMPTY)
 _BLANK = frozenset({_NOTHING, _EMPTY, formatting.EMPTY})
 _RUNNING = SafeString('<span class="muted">running</span>')
+_NO_END = SafeString('<span class="muted">no end</span>')
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,9 @@ def _output(cell: _Cell) -> SafeString:
 
 def _latency(cell: _Cell) -> SafeString:
     latency = cell.run.latency
-    return _RUNNING if latency is None else conditional_escape(formatting.format_duration(latency))
+    if latency is None:
+        return _NO_END if cell.run.has_no_end else _RUNNING
+    return conditional_escape(formatting.format_duration(latency))
 
 
 def _first_token(cell: _Cell) -> SafeString:

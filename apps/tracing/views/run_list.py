@@ -91,7 +91,7 @@ def _list_context(request: PageRequest, project: Project, state: ListState) -> d
         "list": result,
         "after": after,
         "may_delete_runs": request.caller.may(Permission.RUNS_DELETE),
-        "has_running": any(run.row.status == Status.PENDING for run in result.rows),
+        "has_running": any(run.row.shown_status == Status.PENDING for run in result.rows),
     }
 
 

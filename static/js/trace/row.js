@@ -12,6 +12,7 @@ const MARKS = [
   ["error", "error"],
   ["interrupted", "interrupted"],
   ["cancelled", "cancelled"],
+  ["no-end", "no_end"],
   ["running", "pending"],
 ];
 
@@ -51,7 +52,8 @@ export function createRow(template, run, { scale, base, icons }) {
 function fillText(row, run) {
   fillSlot(row, "type", run.type);
   fillSlot(row, "name", run.name);
-  fillSlot(row, "duration", run.duration === null ? "running" : formatDuration(run.duration));
+  const openText = run.status === "no_end" ? "no end" : "running";
+  fillSlot(row, "duration", run.duration === null ? openText : formatDuration(run.duration));
   const subtreeDuration = run.subtreeEnd - run.start;
   const hasLongerSubtree = run.duration !== null && subtreeDuration > run.duration * 1.01 + 1;
   fillSlot(row, "subtree-duration", hasLongerSubtree ? `Σ ${formatDuration(subtreeDuration)}` : "");
