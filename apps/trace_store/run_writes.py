@@ -73,7 +73,9 @@ class RunWrite:
             self.add(RunContent({"start_time": start_time}), is_update=True)
             return
         for earlier in (self.create, self.update):
-            start_time = None if earlier is None else earlier.columns.get("start_time")
+            if earlier is None:
+                continue
+            start_time = earlier.columns.get("start_time")
             if start_time is not None and is_far_apart(start_time, identity["partition_time"]):
                 del earlier.columns["start_time"]
 

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from uuid import UUID
 
 from apps.core.connections import raw_cursor, sql
-from apps.trace_store.dotted_order import root_time
+from apps.trace_store.dotted_order import MAX_CLOCK_SKEW, root_time
 from apps.trace_store.filters.nodes import Expression
 from apps.trace_store.filters.reference import matches
 from apps.trace_store.postgres.filtering import CompiledFilter, compile_where
 from apps.trace_store.postgres.filtering.subjects import load_subjects, required_data
-from apps.trace_store.postgres.reading.rows import COLUMNS, MAX_CLOCK_SKEW, StoredRun, select_runs
+from apps.trace_store.postgres.reading.rows import COLUMNS, StoredRun, select_runs
 from apps.trace_store.postgres.reading.trace_totals import with_trace_totals
 from apps.trace_store.types import RunQuery, RunRow
 
