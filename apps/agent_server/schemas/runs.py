@@ -39,8 +39,10 @@ MAX_DELAY_SECONDS = 366 * 24 * 3600
 MAX_BATCH_RUNS = 1_000
 
 _REFERENCES = frozenset(
-    ("thread_id", "run_id", "graph_id", "assistant_id")
-    + ("checkpoint_id", "checkpoint_ns", "checkpoint_map")
+    (
+        *("thread_id", "run_id", "graph_id", "assistant_id"),
+        *("checkpoint_id", "checkpoint_ns", "checkpoint_map"),
+    )
 )
 """Fields of `configurable` that the platform sets for each run."""
 
@@ -54,7 +56,7 @@ class RunConfig(Body):
 
     @property
     def has_settings(self) -> bool:
-        """Whether `configurable` has settings, which a `context` beside it could contradict.
+        """Whether `configurable` has settings, which a `context` next to it could contradict.
 
         A `RemoteGraph` also passes on what is no setting: its thread, and within a run the
         references and caller of that run and LangGraph's internal fields.
