@@ -14,7 +14,7 @@ from apps.tracing.messages.types import Message, RawMessage
 _MAX_ITEMS = 4
 """The last items of a reply that are read for one with something to say."""
 _PLAIN_ROLES = ("user", "human", "assistant", "ai", "tool")
-_TEXT_TYPES = frozenset({"text", "input_text", "output_text", None})
+_TEXT_TYPES = ("text", "input_text", "output_text", None)  # no set: a recorded type may be a list
 
 
 def find_excerpt(payload: Any) -> str | None:

@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from apps.core.json import dumps
@@ -141,6 +141,9 @@ json_values = st.recursive(
 
 @settings(max_examples=500, deadline=None)
 @given(json_values)
+@example({"messages": [{"role": "user", "content": [{"type": [], "text": "a"}]}]})
+@example({"messages": [{"role": {}, "type": [], "content": [{"type": {}}]}]})
+@example({"type": [], "role": [], "parts": [{"type": {}, "text": []}]})
 def test_arbitrary_payload_never_raises(payload):
     parsed = parse_messages(payload)
     single_text(payload)
