@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -27,6 +28,7 @@ POSTGRES_SETTINGS = """
 fsync = off
 full_page_writes = off
 synchronous_commit = off
+autovacuum = off
 lock_timeout = '30s'
 statement_timeout = '120s'
 idle_in_transaction_session_timeout = '120s'
@@ -74,6 +76,9 @@ def _own_redis_database(url: str) -> str:
     return parts._replace(path=f"/{number}").geturl()
 
 
+# Some environments forbid bytecode: each process would compile all tests anew, 6 s of CPU.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 _is_main_process = FOLDER not in os.environ
 if _is_main_process:
     run_folder.create()

@@ -32,7 +32,7 @@ from config.env import BASE_DIR
 from tests import live, services
 from tests.gate import run_folder
 from tests.gate.check import Check
-from tests.gate.phases import COLLECTION, PHASES, SELECTED, Phase
+from tests.gate.phases import PHASES, SELECTED, Phase
 from tests.gate.plugin import REPORT
 
 ENDS_AT = "GATE_ENDS_AT"
@@ -54,7 +54,6 @@ class Result:
     phase: Phase
     seconds: float = 0.0
     exit_code: int = 0
-    expected: int | None = None
     passed: int = 0
     failed: list[tuple[str, str]] = field(default_factory=list)
     repeated: list[tuple[str, str]] = field(default_factory=list)
@@ -94,6 +93,7 @@ class Gate:
         ends_at = float(os.environ.get(ENDS_AT, time.time() + LIMIT_MINUTES * 60))
         self._ends_at = self._started_at + ends_at - time.time()
         self._folder = Path(os.environ[run_folder.FOLDER])
+        self._collected = self._folder / "phases.json"
         self._process: subprocess.Popen[str] | None = None
         self._results: list[Result] = []
         self._interrupted: str | None = None
@@ -103,10 +103,10 @@ class Gate:
 
     def run(self) -> int:
         """Run the phases and print the closing lines; return the exit code."""
-        for phase, arguments, expected in self._plan():
+        for phase, arguments in self._plan():
             if self._interrupted:
                 break
-            self._run_with_repetition(phase, arguments, expected)
+            self._run_with_repetition(phase, arguments)
             size = run_folder.read_size_gb(self._folder)
             if size > run_folder.MAX_GB:
                 self._interrupted = (
@@ -114,29 +114,31 @@ class Gate:
                 )
         return self._close()
 
-    def _plan(self) -> Iterator[tuple[Phase, list[str], int | None]]:
-        """Yield each phase with pytest's arguments and the number of its tests."""
+    def _plan(self) -> Iterator[tuple[Phase, list[str]]]:
+        """Yield each phase with pytest's arguments."""
         if self._options.paths:
-            yield SELECTED, self._options.paths, None
+            yield SELECTED, self._options.paths
             return
-        collected = self._folder / "phases.json"
-        done = self._run_pytest(
-            COLLECTION,
-            ["tests", "--collect-only", "-qqq", f"--phases-to={collected}"],
-            None,
-        )
-        if not done.is_green:
-            return
-        tests: dict[str, list[str]] = json.loads(collected.read_text())
         chosen = [phase for phase in PHASES if phase.name in self._options.phases]
-        chosen = [phase for phase in chosen if tests[phase.name]]
         for index, phase in enumerate(chosen):
             # One phase ahead, so that its first tests need not wait for a minute.
             if any(near.needs_live for near in chosen[index : index + 2]):
                 self._start_live_platform()
-            # Only the files of the phase, as importing all of them takes each process 10 s.
-            files = sorted({test.partition("::")[0] for test in tests[phase.name]})
-            yield phase, [f"--phase={phase.name}", *files], len(tests[phase.name])
+            if index == 0:
+                # It collects all tests, and so finds those of the other phases.
+                yield phase, [f"--phase={phase.name}", f"--phases-to={self._collected}", "tests"]
+            elif tests := self._tests.get(phase.name):
+                # Only the files of the phase, as importing all of them takes each process 10 s.
+                files = sorted({test.partition("::")[0] for test in tests})
+                yield phase, [f"--phase={phase.name}", *files]
+
+    @property
+    def _tests(self) -> dict[str, list[str]]:
+        """The tests of each phase, once they are collected."""
+        with suppress(FileNotFoundError):
+            tests: dict[str, list[str]] = json.loads(self._collected.read_text())
+            return tests
+        return {}
 
     def _start_live_platform(self) -> None:
         """Start the shared platform in the background, unless it runs."""
@@ -148,16 +150,14 @@ class Gate:
 
         threading.Thread(target=start, name="live-platform", daemon=True).start()
 
-    def _run_with_repetition(
-        self, phase: Phase, arguments: list[str], expected: int | None
-    ) -> None:
-        result = self._run_pytest(phase, arguments, expected)
+    def _run_with_repetition(self, phase: Phase, arguments: list[str]) -> None:
+        result = self._run_pytest(phase, arguments)
         if result.deaths and not self._interrupted:
             print(f"\nA test process died; the phase {phase.name!r} is repeated.", flush=True)
-            self._run_pytest(phase, arguments, expected)
+            self._run_pytest(phase, arguments)
 
-    def _run_pytest(self, phase: Phase, arguments: list[str], expected: int | None) -> Result:
-        result = Result(phase, expected=expected)
+    def _run_pytest(self, phase: Phase, arguments: list[str]) -> Result:
+        result = Result(phase)
         number = len(self._results)
         self._results.append(result)
         report = self._folder / f"report-{number}.jsonl"
@@ -177,7 +177,7 @@ class Gate:
             errors="replace", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
-        output = Output(self._process, is_shown=phase is not COLLECTION)
+        output = Output(self._process)
         deadline = min(began + phase.limit_minutes * 60, self._ends_at)
         try:
             result.exit_code = self._wait(deadline)
@@ -186,13 +186,14 @@ class Gate:
             result.stops.append(f"the deadline: it had not ended after {minutes:.0f} min")
             result.exit_code = self._end_hanging(result)
         output.join()
-        if phase is COLLECTION and result.exit_code != 0:
-            output.show()
         result.seconds = time.monotonic() - began
         _read_report(report, result)
         if result.deaths or result.stops:
             result.dump = output.find_dump()
-        if expected is not None and result.exit_code == 0 and result.ran < expected:
+        expected = None if phase is SELECTED else len(self._tests.get(phase.name, ()))
+        if expected == 0:
+            result.stops.append("its tests were not collected")
+        elif expected is not None and result.exit_code == 0 and result.ran < expected:
             result.stops.append(f"only {result.ran} of {expected} tests ran")
         # No test of the named paths belongs to it, or nothing was to be collected.
         if result.exit_code == pytest.ExitCode.NO_TESTS_COLLECTED and self._options.paths:
@@ -285,8 +286,7 @@ def count(outcome: str, results: list[Result]) -> int:
 class Output:
     """Passes on what pytest prints, and keeps the end of it."""
 
-    def __init__(self, process: subprocess.Popen[str], *, is_shown: bool) -> None:
-        self._is_shown = is_shown
+    def __init__(self, process: subprocess.Popen[str]) -> None:
         self._lines: deque[str] = deque(maxlen=5000)
         self._stream = process.stdout
         self._thread = threading.Thread(target=self._copy, daemon=True)
@@ -295,13 +295,9 @@ class Output:
     def _copy(self) -> None:
         assert self._stream is not None
         for line in self._stream:
-            if self._is_shown:
-                sys.stdout.write(line)
-                sys.stdout.flush()
+            sys.stdout.write(line)
+            sys.stdout.flush()
             self._lines.append(line.rstrip("\n"))
-
-    def show(self) -> None:
-        print("\n".join(self._lines), flush=True)
 
     def join(self) -> None:
         # A process that a test left behind may hold the pipe open.
@@ -331,8 +327,7 @@ def _is_test_process(process: psutil.Process) -> bool:
 
 def _read_report(path: Path, result: Result) -> None:
     if not path.exists():
-        if result.phase is not COLLECTION:
-            result.stops.append("pytest wrote no report")
+        result.stops.append("pytest wrote no report")
         return
     for line in path.read_text().splitlines():
         entry: dict[str, Any] = json.loads(line)

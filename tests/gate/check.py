@@ -1,4 +1,4 @@
-"""`make check` next to the first tests: it uses one core, and so does the collection of tests."""
+"""`make check` next to the first phase, which collects the tests on one core for a while."""
 
 from __future__ import annotations
 

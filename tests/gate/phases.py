@@ -15,8 +15,6 @@ class Phase:
     needs_live: bool = False
 
 
-COLLECTION = Phase("collection", 5, is_parallel=False)
-"""Finds the tests of each phase; it runs none."""
 UNIT = Phase("unit", 25)
 ENGINE = Phase("engine", 20)
 # With the browser, whose tests alone leave a core idle.

@@ -47,7 +47,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         _set_deadline_and_repetition(item)
         _check_group(config, item)
     path, phase_name = config.getoption("--phases-to"), config.getoption("--phase")
-    if path is not None:
+    # All processes of pytest-xdist collect the same tests.
+    if path is not None and os.environ.get("PYTEST_XDIST_WORKER", "gw0") == "gw0":
         tests: dict[str, list[str]] = {phase.name: [] for phase in PHASES}
         for item in items:
             tests[find_phase(item).name].append(item.nodeid)

@@ -16,7 +16,7 @@ from tests.factories.organizations import UserFactory, WorkspaceFactory, Workspa
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("limits")]
 
-NOON = 1_800_000_000.0
+NOON = 4_000_000_000.0
 HEADERS = ("X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Category")
 
 

@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("limits")]
 
 @pytest.fixture(autouse=True)
 def clock():
-    with time_machine.travel(1_800_000_000.0, tick=False):
+    with time_machine.travel(4_000_000_000.0, tick=False):
         yield
 
 

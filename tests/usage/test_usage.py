@@ -1,4 +1,4 @@
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
@@ -14,7 +14,11 @@ from tests.factories.organizations import MembershipFactory, WorkspaceFactory
 from tests.factories.tracing import wire_run
 
 pytestmark = pytest.mark.django_db
-TODAY = datetime.now(UTC).date()
+
+
+def read_date() -> date:
+    """The date of today, as a test run may begin on the day before."""
+    return datetime.now(UTC).date()
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +52,8 @@ def set_limit(workspace, kind, value, *, whole_organization=False):
 
 
 def read_today(workspace):
-    return services.list_days(workspace.pk, TODAY, TODAY)[0]
+    today = read_date()
+    return services.list_days(workspace.pk, today, today)[0]
 
 
 def test_usage_day_update_is_idempotent(client, workspace):
@@ -78,11 +83,12 @@ def test_deleted_runs_count_as_used(client, workspace):
 def test_days_without_usage_are_listed_and_foreign_days_are_not(client, workspace):
     send_runs(client, WorkspaceFactory(), wire_run())
     services.update_usage_days()
+    today = read_date()
 
-    days = services.list_days(workspace.pk, TODAY - timedelta(days=2), TODAY)
+    days = services.list_days(workspace.pk, today - timedelta(days=2), today)
 
     assert [(day.day, day.runs) for day in days] == [
-        (TODAY - timedelta(days=2), 0), (TODAY - timedelta(days=1), 0), (TODAY, 0),
+        (today - timedelta(days=2), 0), (today - timedelta(days=1), 0), (today, 0),
     ]  # fmt: skip
 
 
@@ -161,7 +167,7 @@ def test_check_without_limits_takes_no_query(workspace, django_assert_num_querie
 
 
 def test_past_months_count_for_the_month_only(workspace):
-    old = TODAY.replace(day=1) - timedelta(days=1)
+    old = read_date().replace(day=1) - timedelta(days=1)
     UsageDay(workspace=workspace, day=old, runs=1000).save(force_insert=True)
     set_limit(workspace, "monthly_runs", 1000)
 
