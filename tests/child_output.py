@@ -8,7 +8,7 @@ import time
 from typing import IO, Any
 
 
-def read_line(stream: IO[Any], seconds: float = 60) -> bytes:
+def read_line(stream: IO[Any], seconds: float = 180) -> bytes:
     """Return the next line of the pipe, or what there is of it when the pipe ends.
 
     The bytes are taken from the descriptor, so nothing is left in a buffer, where `poll` would

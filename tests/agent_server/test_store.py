@@ -65,7 +65,7 @@ def list_namespaces(call):
 
 async def expire():
     """Set the expiry of every item with a time to live into the past."""
-    past = datetime.now(UTC) - timedelta(seconds=1)
+    past = datetime.now(UTC) - timedelta(hours=1)
     await in_thread(StoreItem.unscoped.exclude(ttl_minutes=None).update, expires_at=past)
 
 
@@ -506,7 +506,7 @@ def test_sweeper_deletes_expired_items_and_their_vectors(agent):
     scope = make_scope(agent)
     store.put(scope, make_item("gone", ttl=1), [make_vector(1, 0)])
     store.put(scope, make_item("stays", ttl=1), [make_vector(1, 0)])
-    past = datetime.now(UTC) - timedelta(seconds=1)
+    past = datetime.now(UTC) - timedelta(hours=1)
     StoreItem.unscoped.filter(key="gone").update(expires_at=past)
 
     assert store.delete_expired() == 1

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.child_output import read_line
+
 STATE = """
 import contextlib
 from typing import Annotated
@@ -288,7 +290,7 @@ graph = StateGraph(State).add_node("sleep", sleep).add_edge(START, "sleep")
             "kwargs": b'{"input": {"words": []}}',
         },
     )  # fmt: skip
-    assert agent_host.process.stdout.readline() == b"sleeping\n"
+    assert read_line(agent_host.process.stdout) == b"sleeping\n"
 
     agent_host.socket.close()
 

@@ -1,6 +1,7 @@
 import os
 import socket
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -29,7 +30,8 @@ def test_a_long_data_folder_path_gets_a_short_socket_folder():
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can create a folder of another user")
 def test_a_socket_folder_of_another_user_is_rejected():
-    instance = Instance(Path("/srv", "owned by another user " * 6))
+    # A folder of its own in /tmp for each run of this test.
+    instance = Instance(Path("/srv", f"owned by another user {uuid4()} " * 3))
     sockets = instance.socket_dir
     sockets.mkdir(mode=0o700)
     os.chown(sockets, 54321, 54321)
@@ -44,7 +46,7 @@ def test_a_socket_folder_of_another_user_is_rejected():
 
 
 def test_a_socket_folder_that_others_may_enter_is_rejected():
-    instance = Instance(Path("/srv", "open to all users " * 6))
+    instance = Instance(Path("/srv", f"open to all users {uuid4()} " * 3))
     sockets = instance.socket_dir
     sockets.mkdir(mode=0o755)
 

@@ -19,6 +19,7 @@ from apps.deployments.sandbox import (
     probe,
     spawn,
 )
+from tests.installation import PATIENCE_SECONDS
 from tests.required_tools import skip_now
 
 # The uid of an organization; only a platform that runs as root assigns such uids.
@@ -51,7 +52,9 @@ class SandboxFolders:
         command = [PYTHON, "-I", "-S", "-c", code, *arguments]
         return spawn(policy or self.policy(), command, **streams)
 
-    def run(self, script: str, *arguments: object, timeout: float = 30, **changes) -> CommandResult:
+    def run(
+        self, script: str, *arguments: object, timeout: float = PATIENCE_SECONDS, **changes
+    ) -> CommandResult:
         """Run Python code in the sandbox; the output includes its errors."""
         process = self.start(
             script,
@@ -63,7 +66,7 @@ class SandboxFolders:
         return finish(process, timeout)
 
 
-def finish(process: SandboxedProcess, timeout: float = 30) -> CommandResult:
+def finish(process: SandboxedProcess, timeout: float = PATIENCE_SECONDS) -> CommandResult:
     with process:
         code = process.wait(timeout)
         output = process.stdout.read().decode() if process.stdout else ""

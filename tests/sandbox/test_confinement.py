@@ -11,6 +11,7 @@ import pytest
 
 from apps.deployments.sandbox import Bind, InvalidPolicy, Network, spawn, usage
 from apps.deployments.sandbox.stub import syscalls
+from tests.child_output import read_line
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user keeps its own uid")
 
@@ -140,7 +141,7 @@ def test_the_environment_does_not_show_in_the_machines_process_list(folders):
     policy = folders.policy(env={"KEY": "s3cr3t"})
     script = "print('ready', flush=True); input()"
     with folders.start(script, policy=policy, stdin=-1, stdout=-1) as process:
-        assert process.stdout.readline() == b"ready\n"
+        assert read_line(process.stdout) == b"ready\n"
         lines = subprocess.check_output(["ps", "-ww", "-o", "args", "-p", list_pids(process)])
 
     assert lines.count(b"bwrap") == 2

@@ -15,6 +15,7 @@ from apps.deployments.sandbox import Egress, Forward, Network, usage
 from apps.deployments.sandbox.egress import process as egress_process
 from apps.deployments.sandbox.egress import rules as egress_rules
 from apps.deployments.sandbox.stub import syscalls
+from tests.child_output import read_line
 from tests.installation import wait_until
 
 # Each attempt prints "reached" or the refusal; what it reaches is on this machine.
@@ -175,7 +176,7 @@ def test_other_sandboxes_servers_are_unreachable(folders):
     """
     policy = folders.policy(network=Network.PROXIED)
     with folders.start(listener, policy=policy, stdout=subprocess.PIPE) as other:
-        assert other.stdout.readline() == b"ready\n"
+        assert read_line(other.stdout) == b"ready\n"
         inet = int(socket.AF_INET)
 
         results = attempt(
@@ -251,7 +252,7 @@ def test_namespace_is_entered_after_the_sandbox_has_a_further_user_namespace(fol
     script = "print('ready', flush=True); import time; time.sleep(60)"
     policy = folders.policy(network=Network.PROXIED)
     with folders.start(script, policy=policy, stdout=subprocess.PIPE) as process:
-        assert process.stdout.readline() == b"ready\n"
+        assert read_line(process.stdout) == b"ready\n"
         inner = next(
             pid
             for pid in usage.process_tree(process.pid)

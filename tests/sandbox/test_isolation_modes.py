@@ -25,6 +25,7 @@ from apps.deployments.sandbox import (
 )
 from apps.deployments.sandbox.bubblewrap import Binary
 from apps.deployments.sandbox.stub import syscalls
+from tests.child_output import read_line
 from tests.installation import PATIENCE_SECONDS
 
 from .conftest import finish
@@ -133,7 +134,7 @@ open(os.environ["TMPDIR"] + "/mine", "w")
 @pytest.mark.parametrize("isolation", [LANDLOCK, NONE])
 def test_killing_a_process_without_namespaces_ends_its_tree(folders, open_policy, isolation):
     with start(open_policy, SLEEPING_PROCESS_TREE, isolation) as process:
-        assert process.stdout.readline() == b"ready\n"
+        assert read_line(process.stdout) == b"ready\n"
         pids = usage.process_tree(process.pid)
         process.kill()
         process.wait(PATIENCE_SECONDS)

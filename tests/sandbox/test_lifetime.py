@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from apps.deployments.sandbox import InvalidPolicy, spawn, usage
+from tests.child_output import read_line
 from tests.installation import PATIENCE_SECONDS
 
 from .conftest import PYTHON, finish
@@ -69,7 +70,7 @@ def test_a_missing_command_is_reported(folders):
 
 def test_kill_ends_the_process_tree_and_can_be_repeated(folders):
     with folders.start(SLEEPING_PROCESS_TREE, stdout=subprocess.PIPE) as process:
-        assert process.stdout.readline() == b"ready\n"
+        assert read_line(process.stdout) == b"ready\n"
         pids = usage.process_tree(process.pid)
         assert process.poll() is None
 
@@ -87,7 +88,7 @@ def test_the_process_tree_ends_with_its_command(folders):
     with folders.start(
         EXITING_PROCESS_TREE, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
-        assert process.stdout.readline() == b"ready\n"
+        assert read_line(process.stdout) == b"ready\n"
         pids = usage.process_tree(process.pid)
         process.stdin.write(b"\n")
         process.stdin.flush()
@@ -118,7 +119,7 @@ input()
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])}
     parent = subprocess.Popen([sys.executable, "-c", script], stdin=-1, stdout=-1, env=env)
     with parent:
-        pids = [int(pid) for pid in parent.stdout.readline().split()]
+        pids = [int(pid) for pid in read_line(parent.stdout).split()]
         # The thread that started the sandbox has ended; only the end of the process matters.
         assert wait_until_gone(pids, 0.2) == pids
 
@@ -183,12 +184,26 @@ def test_a_command_or_environment_with_a_nul_is_refused(folders):
 
 
 def test_a_finished_sandbox_leaves_no_thread_or_descriptor(folders):
-    def count_resources() -> tuple[int, int]:
-        return len(list(Path("/proc/self/fd").iterdir())), threading.active_count()
+    def list_resources() -> set[object]:
+        descriptors = {
+            f"{link.name} {target}"
+            for link in Path("/proc/self/fd").iterdir()
+            if (target := read_link(link)) is not None
+        }
+        return {*descriptors, *threading.enumerate()}
 
     folders.run("pass")
-    before = count_resources()
+    before = list_resources()
     for _ in range(5):
         folders.run("pass")
 
-    assert count_resources() == before
+    # Threads of earlier tests may end meanwhile.
+    assert list_resources() - before == set()
+
+
+def read_link(path: Path) -> str | None:
+    """Return the target; None for the descriptor that listed the folder, which is closed."""
+    try:
+        return str(path.readlink())
+    except FileNotFoundError:
+        return None

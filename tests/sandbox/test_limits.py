@@ -8,6 +8,7 @@ import time
 
 from apps.deployments.sandbox import MIB, usage
 from tests.child_output import read_line
+from tests.installation import PATIENCE_SECONDS, wait_until
 
 from .conftest import finish
 from .test_lifetime import wait_until_gone
@@ -23,33 +24,22 @@ while True:
 """
 
 
-MAX_LATENCY_SECONDS = 10
-"""Unlimited, a fork bomb stalls other processes for good; other work takes seconds."""
+def run_trivial_commands() -> None:
+    """Start processes one after the other. Unlimited, a fork bomb stalls them for good."""
+    for _ in range(10):
+        subprocess.run(["/bin/true"], check=True, timeout=PATIENCE_SECONDS)
 
 
-def measure_latency(seconds: float) -> float:
-    """Return the longest duration of a trivial command during this time."""
-    worst, end = 0.0, time.monotonic() + seconds
-    while time.monotonic() < end:
-        started_at = time.monotonic()
-        subprocess.run(["/bin/true"], check=True)
-        worst = max(worst, time.monotonic() - started_at)
-        time.sleep(0.02)
-    return worst
-
-
-def test_fork_bomb_is_killed_while_other_processes_continue(folders, limits, record_property):
+def test_fork_bomb_is_killed_while_other_processes_continue(folders, limits):
     policy = folders.policy(limits=limits(processes=100))
     with folders.start(BOMB, policy=policy, stdout=subprocess.PIPE) as bomb:
-        assert bomb.stdout.readline() == b"lit\n"
+        assert read_line(bomb.stdout) == b"lit\n"
         other_result = folders.run("import os; os.fork() and os.wait(); print('fine')")
-        worst = measure_latency(0.5)
+        run_trivial_commands()
         pids = usage.process_tree(bomb.pid)
-        result = finish(bomb, timeout=120)
+        result = finish(bomb)
 
-    record_property("worst_latency_seconds", worst)
     assert other_result.output.splitlines() == ["fine", "fine"]
-    assert worst < MAX_LATENCY_SECONDS
     assert len(pids) <= 102
     assert result.code == 128 + 9
     assert result.stopped_because == ("it started more processes and threads than its limit of 100")
@@ -64,19 +54,15 @@ for _ in range(60):
         while True:
             pass
 print("lit", flush=True)
-time.sleep(60)
+time.sleep(600)
 """
     with folders.start(script, stdout=subprocess.PIPE) as process:
-        assert process.stdout.readline() == b"lit\n"
-        end = time.monotonic() + 120
-        while time.monotonic() < end and not has_idle_priority(process):
-            time.sleep(0.1)
-
-        assert has_idle_priority(process)
+        assert read_line(process.stdout) == b"lit\n"
+        wait_until(lambda: has_idle_priority(process), "idle priority")
         # The outermost process ends the others when the sandbox is killed.
         assert os.sched_getscheduler(process.pid) == os.SCHED_OTHER
         assert process.poll() is None
-        assert measure_latency(0.5) < MAX_LATENCY_SECONDS
+        run_trivial_commands()
 
 
 def has_idle_priority(process) -> bool:
@@ -91,7 +77,7 @@ def test_threads_count_towards_the_process_limit(folders, limits):
         import _thread, time
         for count in range(1000):
             try:
-                _thread.start_new_thread(time.sleep, (5,))
+                _thread.start_new_thread(time.sleep, (600,))
             except RuntimeError:
                 break
         print(count)
@@ -124,8 +110,8 @@ def test_memory_of_many_children_together_is_limited(folders, limits):
         for _ in range(16):
             if os.fork() == 0:
                 kept = b"x" * (60 << 20)
-                time.sleep(60)
-        time.sleep(60)
+                time.sleep(600)
+        time.sleep(600)
         """,
         limits=limits(memory_bytes=200 * MIB),
     )
@@ -141,7 +127,7 @@ def test_shared_memory_counts_towards_the_memory_limit(folders, limits):
         kept = mmap.mmap(-1, 400 << 20)
         for place in range(0, len(kept), 4096):
             kept[place] = 1
-        time.sleep(60)
+        time.sleep(600)
         """,
         limits=limits(memory_bytes=200 * MIB),
     )
@@ -156,9 +142,9 @@ def test_shared_pages_of_forks_count_once(folders, limits):
         kept = b"x" * (100 << 20)
         for _ in range(4):
             if os.fork() == 0:
-                time.sleep(60)
+                time.sleep(600)
         print("ready", flush=True)
-        time.sleep(60)
+        time.sleep(600)
         """,
         policy=folders.policy(limits=limits(memory_bytes=200 * MIB)),
         stdout=subprocess.PIPE,
@@ -219,7 +205,7 @@ def test_total_size_of_many_files_is_limited(folders, limits):
             with open(f"{sys.argv[1]}/{number}", "wb") as file:
                 file.write(bytes(1 << 20))
             time.sleep(0.02)
-        time.sleep(60)
+        time.sleep(600)
         """,
         folders.scratch,
         limits=limits(disk_bytes=20 * MIB),
