@@ -36,10 +36,12 @@ def main() -> None:
     import django_ratelimit.core
 
     import config.asgi  # noqa: F401  (loads the apps)
-    from apps.rate_limits import counters
+    from apps.rate_limits import cache, counters
     from config import web
 
     clock = Clock(Path(os.environ[FILE]))
+    # On a busy machine Redis may take longer, and requests would then pass uncounted.
+    cache.REDIS_TIMEOUT_SECONDS = 10
     # Counters must not expire while the clock is stopped.
     django_ratelimit.core.EXPIRATION_FUDGE = 600
     counters.time = django_ratelimit.core.time = clock  # type: ignore[assignment, attr-defined]

@@ -24,6 +24,19 @@ def delete_counts(url: str) -> None:
     client.close()
 
 
+def list_counters(url: str) -> set[bytes]:
+    """Return the keys of all counters."""
+    with redis.Redis.from_url(url) as client:
+        return set(client.scan_iter("rl:*", count=1000))
+
+
+def add_to_counters(url: str, keys: set[bytes], number: int) -> None:
+    """Count that many requests without sending them."""
+    with redis.Redis.from_url(url) as client:
+        for key in keys:
+            client.incrby(key.decode(), number)
+
+
 @pytest.fixture
 def limits(settings, monkeypatch) -> Iterator[None]:
     """Enforce the rate-limit table in this process.
