@@ -5,30 +5,45 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 import uvicorn
+from django.conf import settings
 from django.contrib.staticfiles import finders
 from django.core.cache import cache
 from django.core.management import call_command
 from django.core.wsgi import get_wsgi_application
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from django.test import Client
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    Page,
+    ViewportSize,
+    expect,
+    sync_playwright,
+)
 
 from apps.organizations.models import User, Workspace
 from tests.browser.chromium import CHROMIUM_PATH
-from tests.console.conftest import PASSWORD, create_workspace_user
+from tests.console.conftest import create_workspace_user
 from tests.factories.organizations import WorkspaceFactory
 from tests.installation import free_port, wait_until
 from tests.required_tools import skip_without
 
 DEFAULT_TIMEOUT_MS = 60_000
+VIEWPORT: ViewportSize = {"width": 1440, "height": 900}
+PAGE_STATE = Path(__file__).with_name("page_state.js")
+# The root element in two states that PAGE_STATE describes.
+LOADED = "html[data-test-loaded]"
+SETTLED = "html[data-test-settled]"
 
 
 @pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     reason = None
     if CHROMIUM_PATH is None:
-        reason = "Chromium is not installed: apt-get install chromium"
+        reason = "Chromium is not installed: apt-get install chromium-headless-shell"
     elif finders.find("vendor/htmx.js") is None:
         reason = "static/vendor is empty: npm run vendor"
     for item in items:
@@ -68,12 +83,12 @@ def site_url(django_db_setup) -> Iterator[str]:
     thread.join(60)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """Start one browser per module. Playwright runs its event loop in this thread.
+    """Start one browser for all tests of pages. Playwright runs its event loop in this thread.
 
     Django refuses database access on such a thread unless DJANGO_ALLOW_ASYNC_UNSAFE is set, and
-    async tests of other modules need a thread without a running loop.
+    async tests of other packages need a thread without a running loop.
     """
     with pytest.MonkeyPatch.context() as patch, sync_playwright() as playwright:
         patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
@@ -82,6 +97,16 @@ def browser() -> Iterator[Browser]:
         )
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="package")
+def context(browser: Browser, site_url: str) -> BrowserContext:
+    """A context of all tests: static files stay in its cache, `session` deletes everything else."""
+    context = browser.new_context(base_url=site_url, viewport=VIEWPORT)
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    context.set_default_timeout(DEFAULT_TIMEOUT_MS)
+    context.add_init_script(path=PAGE_STATE)
+    return context
 
 
 @dataclass
@@ -99,40 +124,62 @@ class BrowserSession:
         return f"/o/{self.workspace.pk}"
 
     def goto(self, address: str) -> Page:
-        """Open the path and wait until its custom elements are defined."""
+        """Open the path and wait until the page reacts to keys."""
         self.page.goto(address)
         return self.wait_for_elements()
 
     def wait_for_elements(self) -> Page:
+        """Wait until custom elements are defined and htmx has processed the page.
+
+        Clicks and assertions wait for it themselves (`open_page`); keys and the mouse do not.
+        """
+        expect(self.page.locator(LOADED)).to_have_count(1)
         expect(self.page.locator("body :not(:defined)")).to_have_count(0)
         return self.page
 
 
+def open_page(context: BrowserContext) -> Page:
+    """Open a tab in which each click and each assertion first waits for the page's scripts.
+
+    Until they run, forms are sent without htmx and custom elements do not react.
+    """
+    page = context.new_page()
+    page.add_locator_handler(page.locator(f":root:not({LOADED})"), lambda _: None)
+    return page
+
+
 @pytest.fixture
-def session(site_url, browser) -> Iterator[BrowserSession]:
+def session(site_url: str, context: BrowserContext) -> Iterator[BrowserSession]:
     """A session of a signed-in editor. The test fails if the browser console reports an error."""
     cache.clear()
     expect.set_options(timeout=DEFAULT_TIMEOUT_MS)
     workspace = WorkspaceFactory(name="Desk", organization__name="Northwind")
     user = create_workspace_user(workspace, "editor")
-    context = browser.new_context(base_url=site_url, viewport={"width": 1440, "height": 900})
-    context.grant_permissions(["clipboard-read", "clipboard-write"])
-    context.set_default_timeout(DEFAULT_TIMEOUT_MS)
-    page = context.new_page()
+    sign_in(context, site_url, user)
+    page = open_page(context)
     console_errors: list[str] = []
     page.on("console", lambda m: console_errors.append(m.text) if m.type == "error" else None)
     page.on("pageerror", lambda error: console_errors.append(str(error)))
-    sign_in(page, user)
     yield BrowserSession(page, context, user, workspace, console_errors)
-    context.close()
+    delete_stored_data(context, page, site_url)
     # Changing the viewport or media during a page load aborts its view transition.
     aborted_transition = "Transition was aborted because of invalid state."
     assert [text for text in console_errors if not text.startswith(aborted_transition)] == []
 
 
-def sign_in(page: Page, user: User) -> None:
-    page.goto("/sign-in")
-    page.get_by_label("Email").fill(user.email)
-    page.get_by_label("Password").fill(PASSWORD)
-    page.get_by_role("button", name="Sign in").click()
-    page.wait_for_url("**/projects")
+def sign_in(context: BrowserContext, site_url: str, user: User) -> None:
+    """Sign in with a cookie; `test_workflows` does so with the form."""
+    client = Client()
+    client.force_login(user)
+    name = settings.SESSION_COOKIE_NAME
+    context.add_cookies([{"name": name, "value": client.cookies[name].value, "url": site_url}])
+
+
+def delete_stored_data(context: BrowserContext, page: Page, site_url: str) -> None:
+    context.set_offline(False)
+    context.new_cdp_session(page).send(
+        "Storage.clearDataForOrigin", {"origin": site_url, "storageTypes": "local_storage"}
+    )
+    context.clear_cookies()
+    for opened in context.pages:
+        opened.close()

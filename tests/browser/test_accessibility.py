@@ -15,6 +15,7 @@ from apps.exports.services import create_export
 from apps.monitoring.services import dashboards
 from apps.tracing.models import Project
 from apps.tracing.services import sharing
+from tests.browser.conftest import SETTLED
 from tests.browser.test_workflows import ingest_nested_trace
 from tests.factories.deployments import DeploymentFactory, LogLineFactory, RevisionFactory
 from tests.factories.tracing import read_run
@@ -119,7 +120,8 @@ def dashboard_and_export_paths(session, project):
 
 
 def axe_violations(page):
-    page.evaluate(AXE.read_text())
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(AXE.read_text())
     result = page.evaluate(
         "rules => axe.run(document, {runOnly: rules, resultTypes: ['violations']})", RULES
     )
@@ -136,7 +138,8 @@ def find_problems(page, addresses, variants):
     for address, (width, theme) in zip(addresses, itertools.cycle(variants), strict=False):
         page.set_viewport_size({"width": width, "height": 844})
         page.emulate_media(color_scheme=theme, reduced_motion="reduce")
-        page.goto(address, wait_until="networkidle")
+        page.goto(address)
+        page.locator(SETTLED).wait_for(state="attached")
         violations = axe_violations(page)
         if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
             violations.append("page is wider than the viewport")

@@ -192,7 +192,7 @@ def test_new_traces_are_announced_in_the_list(session):
 def test_command_palette_opens_a_deployment(session):
     DeploymentFactory(workspace=session.workspace, name="support-desk")
 
-    session.wait_for_elements().keyboard.press("Control+k")
+    session.goto(f"{session.path}/projects").keyboard.press("Control+k")
     session.page.keyboard.type("desk")
     expect(session.page.get_by_role("option")).to_have_count(1)
     session.page.keyboard.press("Enter")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from uuid import uuid4
 
 import httpx
@@ -11,7 +10,7 @@ import pytest
 from langgraph_sdk import get_sync_client
 from langgraph_sdk.client import SyncLangGraphClient
 
-from tests.contract.deployment import deploy
+from tests.contract.deployment import deploy_shared
 from tests.contract.leaked_sockets import collect_open_sockets, pytest_collection_modifyitems
 from tests.contract.sse import RawClient
 from tests.live import Live
@@ -19,13 +18,11 @@ from tests.response_deadline import with_deadline
 
 __all__ = ["collect_open_sockets", "pytest_collection_modifyitems"]
 
-WEBHOOK_TOKEN = "s3cret"
-
 
 @pytest.fixture(scope="session")
 def agent_url(live: Live) -> str:
     """The graphs of tests/contract/project, deployed."""
-    return deploy(live, Path(__file__).parent / "project", "contract")
+    return deploy_shared(live, "contract")
 
 
 @pytest.fixture(scope="session")
@@ -63,8 +60,7 @@ def thread_id(client: SyncLangGraphClient) -> str:
 @pytest.fixture(scope="module")
 def store_url(live: Live) -> str:
     """The URL of the deployed project with a store index and webhook rules."""
-    folder = Path(__file__).parent / "store_project"
-    return deploy(live, folder, "store", f"LG_WEBHOOK_TOKEN={WEBHOOK_TOKEN}")
+    return deploy_shared(live, "store")
 
 
 @pytest.fixture(scope="module")

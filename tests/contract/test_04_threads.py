@@ -8,6 +8,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from tests.contract.sdk_calls import rejection, run_graph
+from tests.installation import wait_until
 
 
 @pytest.fixture
@@ -217,12 +218,12 @@ def test_a_minimal_response_has_no_body(client, raw):
 
 def test_metadata_is_updated_while_a_run_is_active(client):
     thread_id = client.threads.create()["thread_id"]
-    run = client.runs.create(thread_id, "slow", input={"seconds": 0.5})
+    run = client.runs.create(thread_id, "slow", input={"seconds": 100})
 
     changed = client.threads.update(thread_id, metadata={"a": 1})
 
     assert (changed["status"], changed["metadata"]["a"]) == ("busy", 1)
-    client.runs.join(thread_id, run["run_id"])
+    client.runs.cancel(thread_id, run["run_id"], wait=True)
     assert client.threads.get(thread_id)["metadata"]["a"] == 1
 
 
@@ -285,8 +286,9 @@ def test_deleting_a_busy_thread_stops_its_runs_at_once(client):
     running = client.runs.create(thread_id, "slow", input={"seconds": 600})
     waiting = client.runs.create(thread_id, "slow", input={"seconds": 600})
     streams = [client.runs.join_stream(thread_id, r["run_id"]) for r in (running, waiting)]
-    while client.runs.get(thread_id, running["run_id"])["status"] == "pending":
-        pass
+    wait_until(
+        lambda: client.runs.get(thread_id, running["run_id"])["status"] == "running", "the start"
+    )
 
     client.threads.delete(thread_id)
 
@@ -603,12 +605,12 @@ def test_pruning_to_the_latest_keeps_an_interrupt_of_a_subgraph(client):
 
 def test_pruning_skips_busy_threads(client):
     thread_id = client.threads.create()["thread_id"]
-    run = client.runs.create(thread_id, "slow", input={"seconds": 0.5, "steps": 1})
+    run = client.runs.create(thread_id, "slow", input={"seconds": 100})
 
     response = client.threads.prune([thread_id], strategy="keep_latest")
 
     assert response == {"pruned_count": 0}
-    client.runs.join(thread_id, run["run_id"])
+    client.runs.cancel(thread_id, run["run_id"])
 
 
 @pytest.mark.parametrize("body", [{}, {"thread_ids": ["x"]}, {"thread_ids": [], "strategy": "x"}])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID, uuid4
 
@@ -11,6 +10,7 @@ from langgraph_sdk.errors import ConflictError, NotFoundError, UnprocessableEnti
 
 from tests.compatibility.chosen_clients import requires_client
 from tests.contract.sdk_calls import rejection, run_graph
+from tests.installation import wait_until
 
 SELECTION = requires_client("langgraph-sdk", ">0.4.3", "selection of a state's fields")
 UNKNOWN_CHECKPOINT = "1ef4f797-8335-6428-8001-8a1503f9b875"
@@ -96,7 +96,7 @@ def test_the_state_is_read_at_a_checkpoint_id(client):
 
     state = client.threads.get_state(thread_id, checkpoint_id=planned["checkpoint_id"])
 
-    assert state["values"]["notes"] == ["start", "plan"]
+    assert state["values"].get("notes") == ["start", "plan"]
     assert state["next"] == ["write"]
     assert state == planned
 
@@ -327,16 +327,16 @@ def test_history_is_filtered_by_metadata(client, metadata, steps):
 
 def test_the_state_changes_during_a_run(client):
     thread_id = client.threads.create()["thread_id"]
-    run = client.runs.create(thread_id, "slow", input={"seconds": 1.5, "steps": 2})
-    deadline = time.monotonic() + 60
+    run_input = {"notes": ["start"], "sleep": 100, "slow": "write"}
+    run = client.runs.create(thread_id, "pace", input=run_input)
 
-    seen = set()
-    while client.runs.get(thread_id, run["run_id"])["status"] in {"pending", "running"}:
-        assert time.monotonic() < deadline, "the run does not end"
-        seen.add(client.threads.get_state(thread_id)["values"].get("done"))
+    wait_until(
+        lambda: client.threads.get_state(thread_id)["values"].get("notes") == ["start", "plan"],
+        "the first step",
+    )
 
-    assert 1 in seen
-    assert client.threads.get_state(thread_id)["values"]["done"] == 2
+    assert client.runs.get(thread_id, run["run_id"])["status"] == "running"
+    client.threads.delete(thread_id)
 
 
 # Updating
@@ -514,14 +514,14 @@ def test_values_of_a_wrong_type_are_rejected(client, values):
 
 def test_an_update_during_a_run_is_409(client):
     thread_id = client.threads.create()["thread_id"]
-    run = client.runs.create(thread_id, "slow", input={"seconds": 1})
+    run = client.runs.create(thread_id, "slow", input={"seconds": 100})
 
     status, detail = rejection(client.threads.update_state, thread_id, {"done": 5})
 
     assert status == 409
     assert run["run_id"] not in detail
-    client.runs.join(thread_id, run["run_id"])
-    assert client.threads.get_state(thread_id)["values"]["done"] == 1
+    client.runs.cancel(thread_id, run["run_id"], wait=True)
+    assert client.threads.get_state(thread_id)["values"].get("done", 0) == 0
 
 
 def test_an_update_before_a_delayed_run_is_409(client):

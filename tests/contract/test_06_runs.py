@@ -443,13 +443,9 @@ def test_a_deleted_run_keeps_its_checkpoints(client, thread_id, run_ids):
 
 
 def test_a_running_run_stops_before_it_is_deleted(client, thread_id):
-    run_input = {"notes": ["slow"], "sleep": 20, "slow": "write"}
+    run_input = {"notes": ["slow"], "sleep": 100, "slow": "write"}
     run = client.runs.create(thread_id, "pace", input=run_input)["run_id"]
-    wait_until(
-        lambda: client.threads.get_state(thread_id)["next"] == ["write"],
-        "the slow node",
-        seconds=15,
-    )
+    wait_until(lambda: client.threads.get_state(thread_id)["next"] == ["write"], "the slow node")
 
     client.runs.delete(thread_id, run)
 

@@ -10,6 +10,8 @@ import httpx
 import pytest
 from langgraph_sdk.errors import APIStatusError, ConflictError, NotFoundError
 
+from tests.installation import wait_until
+
 # A fixed id, because test ids must be the same in every worker.
 UNKNOWN_ID = "6f1e3d0a-0000-4000-8000-000000000000"
 
@@ -20,7 +22,7 @@ BUSY = (
 DONE = ["plan", "write", "review"]
 
 
-def slow_input(note: str = "slow", seconds: float = 20, node: str = "write") -> dict:
+def slow_input(note: str = "slow", seconds: float = 100, node: str = "write") -> dict:
     """Build the input of a run that is slow in one node; the nodes before it finish at once."""
     return {"notes": [note], "sleep": seconds, "slow": node}
 
@@ -45,13 +47,6 @@ def running(client, thread_id, start):
     run_id = start(slow_input())
     wait_until(lambda: client.threads.get_state(thread_id)["next"] == ["write"], "the second step")
     return run_id
-
-
-def wait_until(condition, description, seconds=120):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, description
-        time.sleep(0.02)
 
 
 def run_status(client, thread_id, run_id):
@@ -112,8 +107,7 @@ def test_a_delayed_run_starts_when_it_is_due(client, thread_id, start):
 
     client.runs.join(thread_id, run["run_id"])
 
-    elapsed = time.time() - started_at
-    assert 1 <= elapsed < 30
+    assert time.time() - started_at >= 1
     assert thread_notes(client, thread_id) == ["late", *DONE]
 
 
@@ -262,9 +256,9 @@ def test_joining_an_interrupted_run_returns_the_values(client, thread_id, runnin
 def test_a_superseding_run_is_named_in_the_error_of_the_thread_until_it_ends(
     client, thread_id, running, start
 ):
-    new = start(slow_input("new", seconds=1), multitask_strategy="interrupt")
+    new = start(slow_input("new"), multitask_strategy="interrupt")
     during = client.threads.get(thread_id)
-    client.runs.join(thread_id, new)
+    client.runs.join(thread_id, start(quick_input("last"), multitask_strategy="interrupt"))
     marker = client.threads.get(thread_id)
 
     assert during["status"] == "busy"
@@ -546,13 +540,14 @@ def disconnect_after(client, method, path, body=None, *, marker):
 
 
 @pytest.mark.parametrize(
-    ("on_disconnect", "expected"), [("cancel", "interrupted"), ("continue", "success")]
+    ("on_disconnect", "seconds", "expected"),
+    [("cancel", 100, "interrupted"), ("continue", 1, "success")],
 )
 def test_disconnecting_from_a_stream_applies_on_disconnect(
-    client, thread_id, on_disconnect, expected
+    client, thread_id, on_disconnect, seconds, expected
 ):
     body = {
-        "assistant_id": "pace", "input": slow_input(seconds=1.5), "stream_mode": "updates",
+        "assistant_id": "pace", "input": slow_input(seconds=seconds), "stream_mode": "updates",
         "on_disconnect": on_disconnect,
     }  # fmt: skip
 

@@ -248,16 +248,17 @@ def test_input_on_an_interrupted_thread_resumes_it(raw_client, client, thread_pa
 
 @pytest.mark.parametrize("spelling", ["multitaskStrategy", "multitask_strategy"])
 def test_the_multitask_strategy_applies_on_a_busy_thread(raw_client, thread_path, spelling):
-    start_run(raw_client, thread_path, "slow", input={"seconds": 5})
+    start_run(raw_client, thread_path, "slow", input={"seconds": 100})
     params = {"assistant_id": "slow", "input": {"seconds": 0}, spelling: "reject"}
     response = send_command(raw_client, thread_path, "run.start", **params)
+    raw_client("DELETE", thread_path)
 
     assert response["error"] == "unknown_error"
     assert response["message"].startswith("409: Thread is already running a task.")
 
 
 def test_a_rollback_replaces_the_running_run(raw_client, client, thread_path):
-    old = start_run(raw_client, thread_path, "slow", input={"seconds": 20})
+    old = start_run(raw_client, thread_path, "slow", input={"seconds": 100})
     new = start_run(
         raw_client, thread_path, "slow", input={"seconds": 0}, multitaskStrategy="rollback"
     )

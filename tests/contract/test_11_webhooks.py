@@ -10,7 +10,7 @@ import httpx
 import pytest
 from langgraph_sdk.errors import APIStatusError
 
-from tests.contract.conftest import WEBHOOK_TOKEN
+from tests.contract.deployment import WEBHOOK_TOKEN
 from tests.receiver import Receiver
 
 RUN_FIELDS = {
@@ -59,7 +59,7 @@ def wait_for_delivery(store_raw, run, *, on_thread=True):
             [webhook] = webhooks
             return webhook
         assert time.monotonic() < deadline, webhooks
-        time.sleep(0.02)
+        time.sleep(0.05)
 
 
 # Payload
@@ -313,6 +313,7 @@ def test_the_log_names_the_next_attempt(store_client, store_raw, thread_id):
             if delivery["log"]:
                 break
             assert time.monotonic() < deadline
+            time.sleep(0.05)
 
     assert delivery["status"] == "due"
     assert delivery["last_error"] == "The receiver responded with status 503."

@@ -340,10 +340,11 @@ def test_an_expired_item_is_not_found(store, namespace):
 
 def test_reading_an_item_extends_its_ttl(store, namespace):
     for key in ("read", "unread"):
-        store.put_item(namespace, key, {}, index=False, ttl=0.05)
+        store.put_item(namespace, key, {}, index=False, ttl=0.1)
 
     while store.get_item(namespace, "unread", refresh_ttl=False) is not None:
         assert store.get_item(namespace, "read") is not None
+        time.sleep(0.2)
 
     assert store.get_item(namespace, "read") is not None
 

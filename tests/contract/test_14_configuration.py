@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from pathlib import Path
 from uuid import uuid4
 
 import httpx
@@ -13,7 +12,7 @@ from langgraph_sdk import get_sync_client
 from websockets.exceptions import ConnectionClosedError, InvalidStatus
 from websockets.sync.client import connect
 
-from tests.contract.deployment import deploy
+from tests.contract.deployment import deploy_shared
 from tests.installation import wait_until
 from tests.response_deadline import with_deadline
 
@@ -26,7 +25,7 @@ MEGABYTE = 1024 * 1024
 
 @pytest.fixture(scope="module")
 def url(live):
-    return deploy(live, Path(__file__).parent / "http_project", "http")
+    return deploy_shared(live, "http")
 
 
 @pytest.fixture(scope="module")
@@ -380,7 +379,7 @@ def test_the_graph_reads_the_variables_of_the_file(sdk):
 def test_a_run_times_out_after_the_configured_duration(sdk):
     thread = sdk.threads.create()["thread_id"]
 
-    result = sdk.runs.wait(thread, "agent", input={"sleep": 30}, raise_error=False)
+    result = sdk.runs.wait(thread, "agent", input={"sleep": 100}, raise_error=False)
 
     assert result["__error__"]["error"] == "TimeoutError"
     assert sdk.runs.list(thread)[0]["status"] == "timeout"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from uuid import uuid4
 
 import httpx
@@ -11,7 +10,7 @@ from langgraph_sdk import get_sync_client
 from langgraph_sdk.errors import APIStatusError
 
 from apps.agent_server.services.assistants import system_assistant_id
-from tests.contract.deployment import deploy
+from tests.contract.deployment import deploy_shared
 from tests.contract.sdk_calls import rejection
 
 AGENT = str(system_assistant_id("agent"))
@@ -19,7 +18,7 @@ AGENT = str(system_assistant_id("agent"))
 
 @pytest.fixture(scope="module")
 def url(live):
-    return deploy(live, Path(__file__).parent / "auth_project", "auth")
+    return deploy_shared(live, "auth")
 
 
 def connect_as(url, name, **headers):

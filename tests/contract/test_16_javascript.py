@@ -7,10 +7,11 @@ import pytest
 from tests.contract import scripts
 from tests.required_tools import skip_without
 
-pytestmark = [
-    skip_without(scripts.missing_reason()),
-    # A file runs once, so all its tests belong to one worker.
-    pytest.mark.xdist_group("javascript"),
+pytestmark = skip_without(scripts.missing_reason())
+# A file runs once, so all its tests belong to one worker.
+TESTS = [
+    pytest.param(file, check, marks=pytest.mark.xdist_group(f"javascript-{file}"))
+    for file, check in scripts.list_tests()
 ]
 
 
@@ -20,7 +21,7 @@ def results(live, agent_url) -> dict[str, dict[str, scripts.ScriptResult]]:
     return {}
 
 
-@pytest.mark.parametrize(("file", "check"), scripts.list_tests())
+@pytest.mark.parametrize(("file", "check"), TESTS)
 def test_javascript_client(file, check, results, live, agent_url):
     if file not in results:
         results[file] = scripts.run_file(file, AGENT_URL=agent_url, API_KEY=live.api_key)

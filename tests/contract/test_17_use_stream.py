@@ -108,7 +108,7 @@ def test_the_hook_reports_the_run_and_its_end(chat, client):
     assert read_recorded(page, "created") == [
         {"run_id": run["run_id"], "thread_id": read_thread_id(page)}
     ]
-    wait_until(lambda: read_recorded(page, "finished"), "the end", 10)
+    wait_until(lambda: read_recorded(page, "finished"), "the end", 60)
     assert [m["content"] for m in read_recorded(page, "finished")[0]["messages"]] == read_texts(
         page
     )
@@ -331,7 +331,7 @@ def test_an_error_response_is_read_from_another_origin(chat):
 
     send_message(page, "hello")
 
-    wait_until(lambda: read_recorded(page, "errors"), "the error", 10)
+    wait_until(lambda: read_recorded(page, "errors"), "the error", 60)
     assert read_recorded(page, "errors")[0].startswith("HTTP 401")
 
 

@@ -30,6 +30,7 @@ import pytest
 
 from config.env import BASE_DIR
 from tests import live, services
+from tests.contract import deployment
 from tests.gate import run_folder
 from tests.gate.check import Check
 from tests.gate.phases import PHASES, SELECTED, Phase
@@ -141,12 +142,12 @@ class Gate:
         return {}
 
     def _start_live_platform(self) -> None:
-        """Start the shared platform in the background, unless it runs."""
+        """Start the shared platform and its deployments in the background, unless they exist."""
 
         def start() -> None:
             # A test that needs the platform meets the same error and reports it.
             with suppress(Exception):
-                live.start_or_attach(self._folder, run=os.getpid())
+                deployment.create_shared(live.start_or_attach(self._folder, run=os.getpid()))
 
         threading.Thread(target=start, name="live-platform", daemon=True).start()
 

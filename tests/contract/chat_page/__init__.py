@@ -22,7 +22,7 @@ _ESBUILD = BASE_DIR / "node_modules/.bin/esbuild"
 def missing_reason() -> str | None:
     """Return why the page cannot be shown on this machine, or None."""
     if CHROMIUM_PATH is None:
-        return "there is no Chromium: apt-get install chromium"
+        return "there is no Chromium: apt-get install chromium-headless-shell"
     if shutil.which("node") is None or not (BASE_DIR / "node_modules/react-dom").exists():
         return "`npm install` puts React there"
     return None

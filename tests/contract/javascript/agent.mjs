@@ -38,7 +38,7 @@ export async function rejection(promise) {
 }
 
 /** Poll until the condition returns a truthy value, and return it. */
-export async function waitUntil(condition, description = "it", seconds = 20) {
+export async function waitUntil(condition, description = "it", seconds = 120) {
   const end = Date.now() + seconds * 1000;
   for (;;) {
     const value = await condition();
@@ -51,7 +51,7 @@ export async function waitUntil(condition, description = "it", seconds = 20) {
 /** Start a slow run and wait until it is running. */
 export async function startSlow(thread, payload = {}) {
   const run = await client.runs.create(thread, "slow", {
-    input: { steps: 1, seconds: 30 },
+    input: { steps: 1, seconds: 100 },
     ...payload,
   });
   await waitUntil(
