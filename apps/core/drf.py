@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from typing import IO, Any
 
+from rest_framework import serializers
 from rest_framework.parsers import BaseParser
 from rest_framework.permissions import BasePermission
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
 from apps.core import errors
-from apps.core.json import dumps, loads
+from apps.core.json import MAX_DEPTH, dumps, is_too_deep, loads, storable_value
 
 
 class JSONRenderer(BaseRenderer):
@@ -43,9 +44,22 @@ class JSONParser(BaseParser):
         if not body:
             return {}
         try:
-            return loads(body)
+            value = loads(body)
         except ValueError as error:
             raise errors.Invalid(f"Invalid JSON in request body: {error}") from None
+        if is_too_deep(value, body):
+            raise errors.Invalid(f"JSON nested deeper than {MAX_DEPTH} levels in request body")
+        return value
+
+
+class StorableJSONField(serializers.JSONField):
+    """JSON that `jsonb` accepts; with `binary`, as text in a query string."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        try:
+            return storable_value(super().to_internal_value(data))
+        except (ValueError, RecursionError):
+            self.fail("invalid")
 
 
 class DenyByDefault(BasePermission):

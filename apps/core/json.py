@@ -9,6 +9,10 @@ from typing import Any
 import orjson
 
 _OPTIONS = orjson.OPT_NON_STR_KEYS | orjson.OPT_UTC_Z
+MAX_DEPTH = 200
+"""Nesting levels of JSON that clients send."""
+_MAX_SERIALIZED_DEPTH = 254
+"""The limit of orjson; rows and responses add levels around those of a body."""
 _MIN_INT, _MAX_INT = -(2**63), 2**64 - 1
 
 
@@ -17,12 +21,19 @@ class Fragment(bytes):
 
 
 def dumps(value: Any) -> bytes:
-    """Encode the value as UTF-8 JSON; unknown types become their `str`."""
+    """Encode the value as UTF-8 JSON; unknown types become their `str`.
+
+    Raises `TypeError` if it is nested deeper than 254 levels.
+    """
     try:
         return orjson.dumps(value, default=_default, option=_OPTIONS)
     except orjson.JSONEncodeError:
         # jsonb returns 1e20 as an integer, but orjson's integers have 64 bits.
-        return orjson.dumps(_with_wide_integers(value), default=_default, option=_OPTIONS)
+        try:
+            wide = _with_wide_integers(value)
+        except RecursionError:
+            raise orjson.JSONEncodeError("Recursion limit reached") from None
+        return orjson.dumps(wide, default=_default, option=_OPTIONS)
 
 
 def dumps_text(value: Any) -> str:
@@ -97,6 +108,29 @@ def _with_wide_integers(value: Any) -> Any:
 
 def _with_wide_integers_key(key: Any) -> Any:
     return str(key) if isinstance(key, int) and not isinstance(key, bool) else key
+
+
+def is_too_deep(value: Any, text: bytes | None = None) -> bool:
+    """Whether the value is nested deeper than `MAX_DEPTH`; its text saves most of the checks."""
+    if text is not None and text.count(b"[") + text.count(b"{") <= MAX_DEPTH:
+        return False
+    for _ in range(_MAX_SERIALIZED_DEPTH - MAX_DEPTH):
+        value = [value]
+    try:
+        dumps(value)
+    except TypeError:
+        return True
+    return False
+
+
+def storable_value(value: Any) -> Any:
+    """Return the value in a form that `jsonb` accepts.
+
+    Raises `ValueError` if it is nested too deep or has a number beyond the range of doubles.
+    """
+    if is_too_deep(value):
+        raise ValueError(f"nested deeper than {MAX_DEPTH} levels")
+    return loads(storable(dumps(value)))
 
 
 def storable(text: bytes) -> bytes:

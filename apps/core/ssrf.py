@@ -15,6 +15,12 @@ IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 # Addresses of this network embed an IPv4 address (RFC 6052).
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
+# Networks that `ipaddress` calls global: site-local addresses, which preceded fc00::/7 and which
+# networks still route internally; the second range for documentation; relays of 6to4.
+_NOT_PUBLIC = [
+    ipaddress.ip_network(network) for network in ("fec0::/10", "3fff::/20", "192.88.99.0/24")
+]
+
 
 class ResolutionFailed(Exception):
     """The host name does not resolve."""
@@ -29,6 +35,8 @@ def is_public(address: IPAddress) -> bool:
     embedded = _embedded_ipv4(address)
     if embedded is not None:
         return is_public(embedded)
+    if any(address in network for network in _NOT_PUBLIC):
+        return False
     return address.is_global and not address.is_multicast and not address.is_reserved
 
 

@@ -63,9 +63,9 @@ class SchemaField(forms.CharField):
             raise forms.ValidationError("A schema is a JSON object.")
         try:
             check_schema(schema, str(self.label or "schema"))
+            return storable_json(schema)
         except core_errors.AppError as error:
             raise forms.ValidationError(error.detail) from None
-        return storable_json(schema)
 
 
 class DatasetSettingsForm(DatasetForm):

@@ -10,7 +10,15 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from apps.core import errors
-from apps.core.json import dumps, loads, loads_exact, storable
+from apps.core.json import (
+    MAX_DEPTH,
+    dumps,
+    is_too_deep,
+    loads,
+    loads_exact,
+    storable,
+    storable_value,
+)
 from apps.core.timestamps import parse_timestamp
 
 MAX_SPLITS = 100
@@ -77,7 +85,7 @@ class WireOperation(msgspec.Struct, forbid_unknown_fields=True):
         text = bytes(self.value) or b"null"
         if len(text) > max_bytes:
             raise errors.Invalid(f"`value` may have at most {max_bytes} bytes.")
-        return loads(storable(text))
+        return storable_json(loads(text))
 
 
 class WireMetadataChange(msgspec.Struct, forbid_unknown_fields=True):
@@ -119,6 +127,8 @@ def parse_object(raw: msgspec.Raw, field: str) -> dict[str, Any] | None:
         raise errors.Invalid(f"`{field}` is not valid JSON: {error}") from None
     if value is not None and not isinstance(value, dict):
         raise errors.Invalid(f"`{field}` must be a JSON object.")
+    if is_too_deep(value, bytes(raw)):
+        raise errors.Invalid(f"`{field}` is nested deeper than {MAX_DEPTH} levels.")
     return value
 
 
@@ -220,8 +230,11 @@ def drop_unchanged(body: bytes) -> bytes:
 
 
 def storable_json(value: Any) -> Any:
-    """Return the value in a form that `jsonb` accepts."""
-    return loads(storable(dumps(value)))
+    """Return the value in a form that `jsonb` accepts. Raises `Invalid` for other values."""
+    try:
+        return storable_value(value)
+    except ValueError as error:
+        raise errors.Invalid(f"The body has JSON that cannot be stored: {error}") from None
 
 
 def clean_name(name: str, length: int) -> str:

@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.core.json import Fragment, dumps, loads, storable
+from apps.core.json import (
+    MAX_DEPTH,
+    Fragment,
+    dumps,
+    is_too_deep,
+    loads,
+    storable,
+    storable_value,
+)
 
 
 @pytest.mark.parametrize(
@@ -56,3 +64,37 @@ def test_integers_of_any_size_are_encoded(number):
 def test_value_without_json_form_raises():
     with pytest.raises(TypeError):
         dumps({"a": "\ud800"})
+
+
+@pytest.mark.parametrize("depth", [300, 900, 5000])
+def test_deep_nesting_around_a_wide_integer_raises_the_error_of_the_encoder(depth):
+    value = 10**25
+    for _ in range(depth):
+        value = [value]
+
+    with pytest.raises(TypeError):
+        dumps(value)
+
+
+@pytest.mark.parametrize(("levels", "expected"), [(MAX_DEPTH, False), (MAX_DEPTH + 1, True)])
+@pytest.mark.parametrize("inner", ["1", "10000000000000000000000000"])
+def test_depth_of_json_from_clients(levels, expected, inner):
+    text = b"[" * levels + inner.encode() + b"]" * levels
+    value = json.loads(text)
+
+    assert is_too_deep(value, text) is expected
+    assert is_too_deep(value) is expected
+
+
+def test_text_with_few_brackets_is_not_too_deep():
+    assert not is_too_deep(None, b'{"a": [1, 2]}')
+
+
+@pytest.mark.parametrize("value", [int("9" * 4000), json.loads("[" * 201 + "]" * 201)])
+def test_values_that_jsonb_would_refuse(value):
+    with pytest.raises(ValueError, match=r"nested deeper|infinity"):
+        storable_value({"a": value})
+
+
+def test_storable_value_replaces_nul_in_keys_and_values():
+    assert storable_value({"a\0": ["\0", float("nan")]}) == {"a\ufffd": ["\ufffd", None]}

@@ -40,8 +40,6 @@ def main() -> None:
     from config import web
 
     clock = Clock(Path(os.environ[FILE]))
-    # On a busy machine Redis may take longer, and requests would then pass uncounted.
-    cache.REDIS_TIMEOUT_SECONDS = 10
     # Counters must not expire while the clock is stopped.
     django_ratelimit.core.EXPIRATION_FUDGE = 600
     # A slow Redis lets requests through uncounted.

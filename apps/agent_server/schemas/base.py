@@ -17,15 +17,10 @@ from pydantic import (
 )
 
 from apps.core.errors import Invalid
-from apps.core.json import dumps, loads, loads_exact, storable
+from apps.core.json import MAX_DEPTH, is_too_deep, loads, loads_exact, storable
 
 JSONObject = dict[str, Any]
 SortOrder = Literal["asc", "desc"]
-MAX_DEPTH = 200
-"""Nesting levels of a JSON body."""
-_MAX_SERIALIZED_DEPTH = 254
-"""The limit of orjson; rows and responses add levels around those of a body."""
-
 NUL_ESCAPE = b"\\u0000"
 _CAPITAL = re.compile("[A-Z]")
 
@@ -85,19 +80,9 @@ def read_json(raw: bytes) -> Any:
         value = loads_exact(storable(raw))
     except ValueError:
         raise Invalid("Invalid JSON in request body") from None
-    if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH and not _is_serializable(value):
+    if is_too_deep(value, raw):
         raise Invalid(f"JSON nested deeper than {MAX_DEPTH} levels in request body")
     return value
-
-
-def _is_serializable(value: Any) -> bool:
-    for _ in range(_MAX_SERIALIZED_DEPTH - MAX_DEPTH):
-        value = [value]
-    try:
-        dumps(value)
-    except TypeError:
-        return False
-    return True
 
 
 def _to_invalid(error: ValidationError) -> Invalid:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -14,6 +13,7 @@ from uuid import UUID
 from django.db.models import Q
 from django.http import QueryDict
 
+from apps.core.json import loads, storable_value
 from apps.datasets.models import Dataset
 from apps.feedback.services import example_scores
 from apps.feedback.services.example_scores import BINS, ScoreRange
@@ -99,7 +99,7 @@ class ExperimentListState:
                 continue
             matches = Q(extra__metadata__contains={name: text})
             with suppress(ValueError):  # the value is a text
-                matches |= Q(extra__metadata__contains={name: json.loads(text)})
+                matches |= Q(extra__metadata__contains={name: storable_value(loads(text))})
             condition &= matches
         return condition
 

@@ -11,6 +11,7 @@ from rest_framework.response import Response
 
 from apps.core import errors as core_errors
 from apps.core.api import ApiRequest, WorkspaceAPIView
+from apps.core.drf import StorableJSONField
 from apps.feedback.api.queries import FeedbackPageSerializer, ManyField, query_params
 from apps.feedback.api.rendering import config_json
 from apps.feedback.models import KEY_LENGTH, FeedbackConfig
@@ -26,7 +27,7 @@ class ConfigListSerializer(FeedbackPageSerializer):
 
 class CreateConfigSerializer(serializers.Serializer[Any]):
     feedback_key = serializers.CharField(max_length=KEY_LENGTH)
-    feedback_config = serializers.JSONField()
+    feedback_config = StorableJSONField()
     is_lower_score_better = serializers.BooleanField(required=False, allow_null=True, default=None)
     is_enforced = serializers.BooleanField(required=False, default=False)
 
@@ -36,7 +37,7 @@ class ChangeConfigSerializer(serializers.Serializer[Any]):
 
     id = serializers.UUIDField(required=False, allow_null=True)
     feedback_key = serializers.CharField(max_length=KEY_LENGTH, required=False)
-    feedback_config = serializers.JSONField(required=False, allow_null=True)
+    feedback_config = StorableJSONField(required=False, allow_null=True)
     add_categories = serializers.ListField(required=False, allow_null=True)
     remove_categories = serializers.ListField(
         child=serializers.FloatField(), required=False, allow_null=True

@@ -16,6 +16,7 @@ from rest_framework.response import Response
 
 from apps.core import errors as core_errors
 from apps.core.api import ApiRequest, OpenAPIView, WorkspaceAPIView
+from apps.core.drf import StorableJSONField
 from apps.core.json import dumps
 from apps.core.timestamps import as_utc
 from apps.feedback.api.queries import FeedbackPageSerializer, query_params
@@ -45,7 +46,7 @@ class TokenSerializer(serializers.Serializer[Any]):
     feedback_key = serializers.CharField(max_length=KEY_LENGTH)
     expires_in = LifetimeSerializer(required=False, allow_null=True)
     expires_at = serializers.DateTimeField(required=False, allow_null=True)
-    feedback_config = serializers.JSONField(required=False, allow_null=True)
+    feedback_config = StorableJSONField(required=False, allow_null=True)
     id = serializers.UUIDField(required=False, allow_null=True)
 
     def token_request(self, fields: dict[str, Any], now: datetime) -> TokenRequest:

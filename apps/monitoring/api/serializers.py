@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from rest_framework import serializers
 
 from apps.core.api import validate
+from apps.core.drf import StorableJSONField
 from apps.monitoring.buckets import Stride
 from apps.monitoring.models import ChartType
 from apps.monitoring.series import parse_group_by
@@ -32,7 +33,7 @@ class TimeRangeSerializer(serializers.Serializer[Any]):
     end_time = serializers.DateTimeField(required=False, allow_null=True)
     stride = StrideSerializer(required=False, allow_null=True)
     timezone = serializers.CharField(required=False, allow_null=True, max_length=100)
-    group_by = serializers.JSONField(required=False, allow_null=True)
+    group_by = StorableJSONField(required=False, allow_null=True)
     omit_data = serializers.BooleanField(required=False, allow_null=True, default=None)
 
     def validate_timezone(self, value: str | None) -> ZoneInfo:

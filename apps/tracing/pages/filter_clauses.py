@@ -80,7 +80,7 @@ def selected_values(text: str, field: str) -> list[str]:
             continue
         try:
             value = json.loads(match["value"])
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         values = value if isinstance(value, list) else [value]
         if all(isinstance(item, str) for item in values):

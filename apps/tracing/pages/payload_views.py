@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -77,10 +78,11 @@ class PayloadView:
     @property
     def pretty(self) -> str:
         """Return indented JSON for comparison."""
-        value = json.loads(self.body) if self.body and self.size <= INLINE_BYTES else None
-        if value is None:
-            return self.beginning
-        return json.dumps(value, indent=2, ensure_ascii=False)
+        if self.body and self.size <= INLINE_BYTES:
+            # Thousands of levels, or of digits, are stored as they came.
+            with suppress(ValueError, RecursionError):
+                return json.dumps(json.loads(self.body), indent=2, ensure_ascii=False)
+        return self.beginning
 
     @property
     def beginning(self) -> str:

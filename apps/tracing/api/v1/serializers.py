@@ -8,6 +8,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 
 from apps.core.api import validate
+from apps.core.drf import StorableJSONField
 from apps.organizations.services.tags import MAX_TAGS_PER_REQUEST
 from apps.trace_store import RunType
 from apps.tracing.api.v1.project_listing import SORTS
@@ -122,7 +123,7 @@ class ProjectFields(serializers.Serializer[Any]):
     """Fields of a project that clients may set."""
 
     description = serializers.CharField(required=False, allow_null=True, allow_blank=True)
-    extra = serializers.JSONField(required=False, allow_null=True)
+    extra = StorableJSONField(required=False, allow_null=True)
     end_time = serializers.DateTimeField(required=False, allow_null=True)
     default_dataset_id = serializers.UUIDField(required=False, allow_null=True)
     trace_tier = serializers.ChoiceField(choices=TraceTier.choices, required=False, allow_null=True)
@@ -180,7 +181,7 @@ class ProjectListSerializer(serializers.Serializer[Any]):
     tag_value_id = serializers.ListField(
         child=serializers.UUIDField(), required=False, max_length=MAX_TAGS_PER_REQUEST
     )
-    metadata = serializers.JSONField(required=False, binary=True)
+    metadata = StorableJSONField(required=False, binary=True)
     filter = serializers.CharField(required=False)
     dataset_version = serializers.CharField(required=False, max_length=200)
     sort_by = serializers.ChoiceField(choices=SORTS, required=False, default="start_time")

@@ -12,6 +12,7 @@ from rest_framework import serializers
 from rest_framework.response import Response
 
 from apps.core.api import ApiRequest
+from apps.core.drf import StorableJSONField
 from apps.core.errors import InvalidCursor
 from apps.organizations.permissions import Permission
 from apps.organizations.services.tags import MAX_TAGS_PER_REQUEST
@@ -48,7 +49,7 @@ class SessionsQuerySerializer(serializers.Serializer[Any]):
         child=serializers.UUIDField(), required=False, max_length=MAX_TAGS_PER_REQUEST
     )
     dataset_version = serializers.CharField(required=False, max_length=200)
-    metadata = serializers.JSONField(required=False, binary=True)
+    metadata = StorableJSONField(required=False, binary=True)
     filter = serializers.CharField(required=False)
     sort_by = UpperChoiceField(choices=_SORTS, required=False, default="START_TIME")
     sort_order = serializers.ChoiceField(choices=["asc", "desc"], required=False, default="desc")
