@@ -6,9 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 import redis
-import time_machine
 from django.conf import settings as django_settings
-from django.utils import timezone
 
 from apps.api_keys.services import clear_cache
 from apps.rate_limits import cache, factors
@@ -37,15 +35,14 @@ def preset_count(url: str, count: int) -> None:
 
 @pytest.fixture
 def limits(settings, monkeypatch) -> Iterator[None]:
-    """Enforce the rate-limit table in this process, at a stopped clock: no interval ends.
+    """Enforce the rate-limit table in this process.
 
-    Counters expire late, because Redis has its own clock.
+    Counters expire late, because a test may stop the clock.
     """
     monkeypatch.setattr("django_ratelimit.core.EXPIRATION_FUDGE", 600)
     settings.RATE_LIMIT_FACTOR = 1.0
     factors.clear_cache()
     clear_cache()
     delete_counts(django_settings.REDIS_URL)
-    with time_machine.travel(timezone.now(), tick=False):
-        yield
+    yield
     factors.clear_cache()

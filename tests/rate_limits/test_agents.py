@@ -13,7 +13,7 @@ from tests.factories.api_keys import key_for
 from tests.factories.organizations import UserFactory, WorkspaceMembershipFactory
 from tests.rate_limits.servers import NOON
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("limits")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("limits", "stopped_clock")]
 
 
 @pytest.fixture(autouse=True)

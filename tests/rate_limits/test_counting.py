@@ -17,7 +17,7 @@ from apps.rate_limits.row_matching import CATCH_ALL, row_for
 from apps.rate_limits.table import IdentityKind
 from tests.factories.organizations import OrganizationFactory
 
-pytestmark = pytest.mark.usefixtures("limits")
+pytestmark = pytest.mark.usefixtures("limits", "stopped_clock")
 
 QUERY = row_for("POST", "/runs/query", IdentityKind.KEY)
 
