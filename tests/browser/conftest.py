@@ -102,6 +102,10 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="package")
 def context(browser: Browser, site_url: str) -> BrowserContext:
     """A context of all tests: static files stay in its cache, `session` deletes everything else."""
+    return create_context(browser, site_url)
+
+
+def create_context(browser: Browser, site_url: str) -> BrowserContext:
     context = browser.new_context(base_url=site_url, viewport=VIEWPORT)
     context.grant_permissions(["clipboard-read", "clipboard-write"])
     context.set_default_timeout(DEFAULT_TIMEOUT_MS)

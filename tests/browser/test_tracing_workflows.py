@@ -7,6 +7,7 @@ import re
 from playwright.sync_api import expect
 
 from apps.feedback.models import Feedback
+from tests.browser.conftest import create_context, open_page
 from tests.browser.test_workflows import ingest_nested_trace
 from tests.factories.tracing import read_run, stored_run
 
@@ -83,7 +84,7 @@ def test_share_dialog_creates_and_revokes_a_public_link(session, browser, site_u
     page.get_by_role("link", name="Share").click()
     page.get_by_role("button", name="Create public link").click()
     link = page.get_by_role("dialog").locator("pre").inner_text()
-    guest = browser.new_context(base_url=site_url).new_page()
+    guest = open_page(create_context(browser, site_url))
     opened = guest.goto(link[link.index("/public/") :])
     expect(guest.get_by_role("treeitem")).to_have_count(3)
     guest.get_by_role("treeitem").nth(2).click()

@@ -10,6 +10,7 @@ from playwright.sync_api import expect
 
 from apps.deployments import dispatch
 from apps.deployments.models import StatusChange
+from tests.browser.conftest import create_context, open_page
 from tests.factories.deployments import DeploymentFactory, LogLineFactory, RevisionFactory
 from tests.factories.tracing import ingest, read_run, stored_run, wire_run
 
@@ -17,7 +18,7 @@ from tests.factories.tracing import ingest, read_run, stored_run, wire_run
 def test_sign_in_rejects_a_wrong_password_and_then_redirects_to_the_requested_page(
     site_url, browser, session
 ):
-    anonymous = browser.new_context(base_url=site_url).new_page()
+    anonymous = open_page(create_context(browser, site_url))
     anonymous.goto(f"{session.path}/deployments")
 
     anonymous.get_by_label("Email").fill(session.user.email)
