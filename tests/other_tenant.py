@@ -112,6 +112,7 @@ class OtherTenant:
             "checkpoint_id": UUID(int=1),
             # Guessed values of mail links and sessions of other users.
             "key": "guessed",
+            "secret_name": "GUESSED",
             "uidb36": "1",
             "session_id": 1,
             "provider_id": "oidc",

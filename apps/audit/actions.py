@@ -199,7 +199,10 @@ FIELDS: dict[str, frozenset[str]] = {
     "prompt": frozenset({"type", "description", "tags", "is_public", "is_archived"}),
     "prompt_tag": frozenset({"tag", "commit"}),
     "dataset": frozenset(
-        {"name", "description", "data_type", "example_count", "tag", "as_of", "examples"}
+        {
+            *("name", "description", "data_type", "example_count", "tag", "as_of", "examples"),
+            "with_experiments",
+        }
     ),
     "examples": frozenset({"count", "example_ids"}),
     "prompt_webhook": frozenset(

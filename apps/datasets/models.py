@@ -232,6 +232,8 @@ class DatasetShare(WorkspaceOwned):
     dataset = models.ForeignKey(Dataset, models.CASCADE, related_name="shares", db_index=False)
     token = models.UUIDField(unique=True, default=uuid4)
     """The link's secret."""
+    with_experiments = models.BooleanField(default=False, db_default=False)
+    """Whether the link also shows the experiments on the dataset with their statistics."""
 
     objects = TenantManager(DatasetShareQuerySet)
     unscoped = DatasetShareQuerySet.as_manager()

@@ -99,6 +99,8 @@ patch /workspaces/current/members/<uuid:identity_id> -> member.role_changed
 delete /workspaces/current/members/<uuid:identity_id> -> member.removed
 delete /workspaces/current/members/<uuid:identity_id>/pending -> member.invitation_revoked
 post /workspaces/current/secrets -> secret.set
+put /workspaces/current/secrets/<str:secret_name> -> secret.set
+delete /workspaces/current/secrets/<str:secret_name> -> secret.deleted
 delete /workspaces/current/shared -> run.unshared
 post /o/<uuid:workspace_id>/settings/general -> workspace.updated
 post /o/<uuid:workspace_id>/settings/general/delete -> workspace.deleted

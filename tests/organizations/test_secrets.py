@@ -71,6 +71,42 @@ def test_api_lists_names_and_accepts_values(workspace, owner, member, client_for
         assert client_for(owner)("post", path, invalid).status_code == 422
 
 
+def test_one_secret_is_set_kept_and_deleted_by_its_name(workspace, owner, member, client_for):
+    path = "/workspaces/current/secrets"
+    call = client_for(owner)
+
+    created = call("put", f"{path}/A.B-c", {"value": "one"})
+    assert (created.status_code, created.json()) == (200, {"key": "A.B-c", "configs": []})
+    assert workspaces.secret_value(workspace.pk, "A.B-c") == "one"
+    assert call("put", f"{path}/A.B-c", {"value": " two "}).status_code == 200
+    assert call("put", f"{path}/A.B-c", {"configs": []}).status_code == 200
+    assert workspaces.secret_value(workspace.pk, "A.B-c") == " two "
+    assert call("get", f"{path}?include_configs=true").json() == [{"key": "A.B-c", "configs": []}]
+    assert [call("delete", f"{path}/A.B-c").status_code for _ in range(2)] == [204, 204]
+    assert call("get", path).json() == []
+    actions = Entry.objects.filter(target_kind="secret").order_by("at")
+    assert [entry.action for entry in actions] == ["secret.set", "secret.set", "secret.deleted"]
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "status"),
+    [
+        ("NEW", {}, 404),
+        ("NEW", {"value": None}, 404),
+        ("NEW", {"value": 7, "configs": "x"}, 422),
+        ("no spaces", {"value": "x"}, 422),
+        ("N" * 201, {"value": "x"}, 422),
+        ("NEW", {"value": "x", "configs": [{"host_pattern": "api.example"}]}, 422),
+        ("NEW", {"value": "x" * (workspaces.MAX_SECRET_LENGTH + 1)}, 422),
+    ],
+)
+def test_a_wrong_secret_is_refused(owner, client_for, name, body, status):
+    path = "/workspaces/current/secrets"
+
+    assert client_for(owner)("put", f"{path}/{name}", body).status_code == status
+    assert client_for(owner)("get", path).json() == []
+
+
 def test_reencrypt_moves_every_secret_to_the_new_key(workspace, settings):
     old, new = Fernet.generate_key().decode(), Fernet.generate_key().decode()
     settings.ENCRYPTION_KEYS = (old,)

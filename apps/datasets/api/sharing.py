@@ -8,6 +8,7 @@ from uuid import UUID
 import msgspec
 from django.urls import path
 from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -36,6 +37,12 @@ class WireShare(msgspec.Struct, forbid_unknown_fields=True):
     share_token: UUID | None = None
 
 
+class ShareSerializer(serializers.Serializer[Any]):
+    """Query parameters of a link."""
+
+    share_projects = serializers.BooleanField(required=False)
+
+
 class DatasetShareView(WorkspaceAPIView):
     required_permission = {"GET": Permission.DATASETS_READ, "*": Permission.DATASETS_SHARE}
 
@@ -45,16 +52,22 @@ class DatasetShareView(WorkspaceAPIView):
         share = services.find_share(get_dataset(self.workspace_id, dataset_id))
         return Response(_share_json(share))
 
-    @extend_schema(request=request_schema(WireShare), responses=dict)
+    @extend_schema(request=request_schema(WireShare), parameters=[ShareSerializer], responses=dict)
     def put(self, request: ApiRequest, dataset_id: UUID) -> Response:
-        """Share the dataset's latest version; a repeated call keeps the link."""
+        """Share the dataset's latest version; a repeated call keeps the link.
+
+        `share_projects` also shows the experiments on the dataset, or hides them again.
+        """
         dataset = get_dataset(self.workspace_id, dataset_id)
         wire = decode(request.body, WireShare)
         if wire.dataset_id not in {None, dataset_id}:
             raise core_errors.Invalid("`dataset_id` is the id of another dataset than the path's.")
-        if request.query_params.get("share_projects", "false").lower() != "false":
-            raise core_errors.Invalid("`share_projects`: experiments are not shared.")
-        share = services.share_dataset(dataset=dataset, token=wire.share_token)
+        with_experiments = query_params(ShareSerializer, request).get("share_projects")
+        if with_experiments:
+            request.auth.require(Permission.EXPERIMENTS_READ)
+        share = services.share_dataset(
+            dataset=dataset, token=wire.share_token, with_experiments=with_experiments
+        )
         return Response(_share_json(share))
 
     @extend_schema(responses={204: None})
@@ -64,7 +77,11 @@ class DatasetShareView(WorkspaceAPIView):
 
 
 def _share_json(share: DatasetShare) -> dict[str, Any]:
-    return {"dataset_id": share.dataset_id, "share_token": share.token}
+    return {
+        "dataset_id": share.dataset_id,
+        "share_token": share.token,
+        "share_projects": share.with_experiments,
+    }
 
 
 class SharedDatasetView(OpenAPIView):

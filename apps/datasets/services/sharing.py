@@ -25,24 +25,43 @@ def find_share(dataset: Dataset) -> DatasetShare:
     return share
 
 
-def share_dataset(*, dataset: Dataset, token: UUID | None = None) -> DatasetShare:
+def share_dataset(
+    *, dataset: Dataset, token: UUID | None = None, with_experiments: bool | None = None
+) -> DatasetShare:
     """Share the latest version, as it changes; a repeated call returns the existing link.
 
-    Raises `SharingForbidden`, and `ShareTokenTaken` if another link has the token.
+    `with_experiments` also shows, or hides, the experiments; None leaves an existing link as it
+    is. Raises `SharingForbidden`, and `ShareTokenTaken` if another link has the token.
     """
     if not is_sharing_allowed(dataset.workspace_id):
         raise SharingForbidden
-    share = DatasetShare(workspace_id=dataset.workspace_id, dataset=dataset, token=token or uuid4())
+    share = DatasetShare(
+        workspace_id=dataset.workspace_id,
+        dataset=dataset,
+        token=token or uuid4(),
+        with_experiments=bool(with_experiments),
+    )
     try:
         with transaction.atomic():
             share.save(force_insert=True)
-            _record(Action.DATASET_SHARED, dataset)
+            _record_shared(share)
     except IntegrityError:
         try:
-            return find_share(dataset)
+            existing = find_share(dataset)
         except ShareNotFound:
             raise ShareTokenTaken from None
+        if with_experiments is not None:
+            _show_experiments(existing, with_experiments=with_experiments)
+        return existing
     return share
+
+
+@transaction.atomic
+def _show_experiments(share: DatasetShare, *, with_experiments: bool) -> None:
+    if share.with_experiments != with_experiments:
+        share.with_experiments = with_experiments
+        share.save(update_fields=["with_experiments"])
+        _record_shared(share)
 
 
 @transaction.atomic
@@ -85,18 +104,34 @@ def revoke_organization_links(organization: Organization) -> None:
 
 def resolve_link(token: UUID) -> Dataset:
     """Return the dataset of the link; raises `ShareNotFound` if it is unknown or revoked."""
+    return _resolve_share(token).dataset
+
+
+def resolve_experiments_link(token: UUID) -> Dataset:
+    """Return the dataset of the link; raises `ShareNotFound` also if it shows no experiments."""
+    share = _resolve_share(token)
+    if not share.with_experiments:
+        raise ShareNotFound("The link does not share experiments.")
+    return share.dataset
+
+
+def _resolve_share(token: UUID) -> DatasetShare:
     shares = DatasetShare.objects.across_workspaces(reason="the token determines the workspace")
     share = shares.filter(token=token, dataset__deleted_at=None).select_related("dataset").first()
     if share is None or not is_sharing_allowed(share.workspace_id):
         raise ShareNotFound
-    return share.dataset
+    return share
 
 
-def _record(action: Action, dataset: Dataset) -> None:
+def _record_shared(share: DatasetShare) -> None:
+    _record(Action.DATASET_SHARED, share.dataset, with_experiments=share.with_experiments)
+
+
+def _record(action: Action, dataset: Dataset, **after: bool) -> None:
     """Record the change without the token, with which readers of the audit log could open it."""
     record(
         action,
         Target("dataset", dataset.pk, dataset.name),
-        after={"name": dataset.name},
+        after={"name": dataset.name, **after},
         workspace_id=dataset.workspace_id,
     )

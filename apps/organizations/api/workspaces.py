@@ -10,6 +10,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.response import Response
 
+from apps.core import errors as core_errors
 from apps.core.api import (
     ApiRequest,
     OrganizationAPIView,
@@ -34,13 +35,37 @@ class WorkspaceSecretSerializer(serializers.Serializer[Any]):
     )
 
 
+class WorkspaceSecretValueSerializer(serializers.Serializer[Any]):
+    """The value of one secret; without it, the secret keeps its value."""
+
+    value = serializers.CharField(
+        max_length=workspaces.MAX_SECRET_LENGTH,
+        required=False,
+        allow_null=True,
+        trim_whitespace=False,
+    )
+    configs = serializers.ListField(required=False, allow_null=True)
+
+    def validate_configs(self, value: list[Any] | None) -> list[Any] | None:
+        if value:
+            raise serializers.ValidationError("Hosts of a secret are not supported.")
+        return value
+
+
+class SecretListSerializer(serializers.Serializer[Any]):
+    include_configs = serializers.BooleanField(default=False)
+
+
 class SecretsView(WorkspaceAPIView):
     required_permission = {"GET": Permission.SECRETS_READ, "*": Permission.SECRETS_WRITE}
 
-    @extend_schema(responses=dict)
+    @extend_schema(parameters=[SecretListSerializer], responses=dict)
     def get(self, request: ApiRequest) -> Response:
+        """Return the names. `configs` are the hosts that a secret may be sent to: always none."""
+        params = validate(SecretListSerializer, query_params(request))
+        configs: dict[str, Any] = {"configs": []} if params["include_configs"] else {}
         rows = WorkspaceSecret.objects.for_workspace(self.workspace_id).order_by("key")
-        return Response([{"key": key} for key in rows.values_list("key", flat=True)])
+        return Response([{"key": key, **configs} for key in rows.values_list("key", flat=True)])
 
     @extend_schema(request=WorkspaceSecretSerializer(many=True), responses=dict)
     def post(self, request: ApiRequest) -> Response:
@@ -52,6 +77,34 @@ class SecretsView(WorkspaceAPIView):
             user_id=request.auth.user_id,
         )
         return Response({})
+
+
+class SecretView(WorkspaceAPIView):
+    required_permission = Permission.SECRETS_WRITE
+
+    @extend_schema(request=WorkspaceSecretValueSerializer, responses=dict)
+    def put(self, request: ApiRequest, secret_name: str) -> Response:
+        """Create the secret or replace its value; 404 if there is neither a value nor a secret."""
+        value = validate(WorkspaceSecretValueSerializer, request.data).get("value")
+        if value is None:
+            rows = WorkspaceSecret.objects.for_workspace(self.workspace_id)
+            if not rows.filter(key=secret_name).exists():
+                raise core_errors.NotFound("There is no such secret; a new one needs a `value`.")
+        else:
+            validate(WorkspaceSecretSerializer, {"key": secret_name, "value": value})
+            self._set(request, secret_name, value)
+        return Response({"key": secret_name, "configs": []})
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: ApiRequest, secret_name: str) -> Response:
+        """Delete the secret, if it exists."""
+        self._set(request, secret_name, None)
+        return Response(status=204)
+
+    def _set(self, request: ApiRequest, name: str, value: str | None) -> None:
+        workspaces.set_secrets(
+            workspace_id=self.workspace_id, values={name: value}, user_id=request.auth.user_id
+        )
 
 
 # Field names of the counts in the API.
@@ -215,6 +268,11 @@ def settings_json(workspace: Workspace) -> dict[str, Any]:
 
 routes = [
     path("workspaces/current/secrets", SecretsView.as_view(), name="workspace-secrets"),
+    path(
+        "workspaces/current/secrets/<str:secret_name>",
+        SecretView.as_view(),
+        name="workspace-secret",
+    ),
     path("workspaces/current/stats", WorkspaceStatsView.as_view(), name="workspace-stats"),
     path("workspaces", WorkspacesView.as_view(), name="workspaces"),
     path("tenants", WorkspacesView.as_view(), name="tenants"),
