@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as ResolutionTimeout
 from dataclasses import dataclass
@@ -126,15 +127,35 @@ class WebhookPolicy:
 def validate(url: str, policy: WebhookPolicy) -> str:
     """Validate the URL of a webhook. Raises `WebhookBlocked`.
 
-    Resolves the host, so it must run in a thread. Each delivery repeats the checks.
+    Resolves the host, so it must run in a thread. Each delivery repeats the checks, so while other
+    threads wait for name servers, the host of this webhook is not resolved now: a tenant whose name
+    server does not answer would take all threads of the process.
     """
     target = policy.parse_target(url)
-    if not target.is_own:
+    if target.is_own:
+        return url
+    if (address := _parse_address(target.host)) is not None:
+        policy.reachable(target.host, [address])
+    elif _validations.acquire(blocking=False):
         try:
             policy.reachable(target.host, resolve_with_timeout(target.host))
         except ssrf.ResolutionFailed:
             raise WebhookBlocked(f"the host {target.host} cannot be resolved.") from None
+        finally:
+            _validations.release()
     return url
+
+
+_MAX_VALIDATIONS = 2
+"""Threads of a process that wait for name servers."""
+_validations = threading.BoundedSemaphore(_MAX_VALIDATIONS)
+
+
+def _parse_address(host: str) -> IPAddress | None:
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None
 
 
 def resolve_with_timeout(host: str) -> list[IPAddress]:
@@ -152,10 +173,8 @@ def _resolver_pool() -> ThreadPoolExecutor:
 
 
 def _normalize_host(name: str) -> str:
-    try:
-        return str(ipaddress.ip_address(name))
-    except ValueError:
-        pass
+    if (address := _parse_address(name)) is not None:
+        return str(address)
     try:
         host = name.rstrip(".").encode("idna").decode().lower()
     except UnicodeError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 import time
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -14,6 +15,7 @@ from django.db import transaction
 
 from apps.audit.actions import Action
 from apps.audit.services import Target, record
+from apps.core import errors as core_errors
 from apps.core import secrets
 from apps.core.json import dumps
 from apps.core.tenancy import get_or_404
@@ -35,6 +37,8 @@ MAX_HEADERS = 20
 MAX_HEADER_LENGTH = 4096
 MASK = "*" * 16
 TEST_TIMEOUT_SECONDS = 5.0
+_MAX_TESTS = 2
+_test_slots = threading.BoundedSemaphore(_MAX_TESTS)
 _RESERVED_HEADERS = frozenset(
     {"host", "content-length", "content-type", "transfer-encoding", "connection"}
 )
@@ -177,7 +181,20 @@ def enqueue(
 
 
 def send_test(*, fields: Mapping[str, Any], payload: Mapping[str, Any]) -> DeliveryResult:
-    """Send the payload once to the unsaved webhook. Raises `WebhookBlocked` or `BadWebhook`."""
+    """Send the payload once to the unsaved webhook.
+
+    It holds a web thread, so a process runs few at a time. Raises `WebhookBlocked` or `BadWebhook`,
+    and `RateLimited` if there are too many.
+    """
+    if not _test_slots.acquire(blocking=False):
+        raise core_errors.RateLimited("Other webhooks are being tested. Retry in a moment.")
+    try:
+        return _send_test(fields, payload)
+    finally:
+        _test_slots.release()
+
+
+def _send_test(fields: Mapping[str, Any], payload: Mapping[str, Any]) -> DeliveryResult:
     webhook = PromptWebhook(url=fields["url"])
     policy.validate(webhook.url, policy_of_installation())
     headers = _validate_headers(fields.get("headers", {}))
