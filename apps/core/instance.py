@@ -43,6 +43,11 @@ class Instance:
         return self.data_dir / "run"
 
     @property
+    def port_file(self) -> Path:
+        """The port of the last start, which commands read when `PORT` is not set."""
+        return self.run_dir / "port"
+
+    @property
     def log_dir(self) -> Path:
         return self.data_dir / "logs"
 

@@ -56,9 +56,10 @@ class InstanceLifecycle:
         """
         # Both descriptors are held until the end of this process.
         self._lock = claim_data_folder(self.instance)
-        self._listener = (
-            None if self._services_only else open_listener(self.env.host, self.env.port)
-        )
+        self._listener = None
+        if not self._services_only:
+            self._listener = open_listener(self.env.host, self.env.port)
+            self.instance.port_file.write_text(str(self.env.port))
         self._logs = Logs(self.instance.log_dir, self.terminal)
         if ended := kill_leftovers(str(self.instance.data_dir)):
             self.terminal.step(f"Stopped {ended} processes that an earlier start left behind")

@@ -66,6 +66,16 @@ def test_second_deploy_creates_a_revision_and_keeps_unnamed_fields(workspace):
     assert environment.revision_variables(newest) == {"MOOD": "good"}
 
 
+def test_second_deploy_changes_single_variables(workspace):
+    deploy_agent("--env", "MOOD=good", "--env", "TONE=calm", "--env", "NAME=Ann")
+
+    deploy_agent("--env", "MOOD=bad", "--unset-env", "NAME", "--unset-env", "MISSING")
+
+    newest = Revision.unscoped.order_by("-number").first()
+    assert Revision.unscoped.count() == 2
+    assert environment.revision_variables(newest) == {"MOOD": "bad", "TONE": "calm"}
+
+
 def test_wait_prints_the_log_and_fails_with_the_reason(workspace):
     deploy_agent()
     revision = Revision.unscoped.get()

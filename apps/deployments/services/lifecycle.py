@@ -119,13 +119,15 @@ def update_deployment(
     deployment: Deployment,
     changes: Mapping[str, Any],
     variables: Mapping[str, str] | None = None,
+    removed_variables: Collection[str] | None = None,
     new_revision: bool = False,
     changed_by: User | None = None,
 ) -> Revision | None:
     """Change fields of the deployment and return the revision that this creates, if any.
 
     A change of branch, config path, resource spec or variables creates a revision; other changes
-    do so only with `new_revision`. Non-empty `variables` replace all existing ones.
+    do so only with `new_revision`. Non-empty `variables` replace all existing ones; with
+    `removed_variables`, which may be empty, they are set singly and the others stay.
     """
     deployments = Deployment.objects.for_workspace(deployment.workspace_id).present()
     row = deployments.select_for_update(no_key=True).get(pk=deployment.pk)
@@ -140,15 +142,23 @@ def update_deployment(
     row.save(update_fields=[*changes, "updated_at"])
     if changes:
         audit.record(Action.DEPLOYMENT_UPDATED, row, before, audit.snapshot(row))
-    if variables:
-        names = environment.variable_names(row)
-        environment.replace_variables(deployment=row, variables=variables)
-        audit.record(
-            Action.DEPLOYMENT_SECRETS_CHANGED, row, {"names": names}, {"names": sorted(variables)}
-        )
-    if not (new_revision or variables or changes.keys() & _FIELDS_OF_A_BUILD):
+    if variables or removed_variables:
+        _update_variables(row, variables or {}, removed_variables)
+    if not (new_revision or variables or removed_variables or changes.keys() & _FIELDS_OF_A_BUILD):
         return None
     return revisions.create_revision(deployment=row, created_by=changed_by)
+
+
+def _update_variables(
+    deployment: Deployment, variables: Mapping[str, str], removed: Collection[str] | None
+) -> None:
+    before = {"names": environment.variable_names(deployment)}
+    if removed is None:
+        environment.replace_variables(deployment=deployment, variables=variables)
+    else:
+        environment.change_variables(deployment=deployment, values=variables, removed=removed)
+    after = {"names": environment.variable_names(deployment)}
+    audit.record(Action.DEPLOYMENT_SECRETS_CHANGED, deployment, before, after)
 
 
 @transaction.atomic

@@ -64,7 +64,10 @@ class Command(BaseCommand):
             action="append",
             default=[],
             metavar="KEY=VALUE",
-            help="a variable of the agent; these variables replace all existing ones",
+            help="a variable of the agent to add or change; all others stay",
+        )
+        parser.add_argument(
+            "--unset-env", action="append", default=[], metavar="KEY", help="a variable to remove"
         )
 
     def add_common_arguments(self, parser: CommandParser) -> None:
@@ -91,7 +94,7 @@ class Command(BaseCommand):
             "config_path": options["config"],
         }
         fields = {name: value for name, value in fields.items() if value is not None}
-        variables = _parse_variables(options["env"])
+        variables, removed = _parse_variables(options["env"]), options["unset_env"]
         deployments = Deployment.objects.for_workspace(workspace).present()
         deployment = deployments.filter(name=options["name"]).first()
         if deployment is None:
@@ -100,7 +103,11 @@ class Command(BaseCommand):
             )
             return deployment, deployment.revisions.newest_first()[0]
         revision = services.update_deployment(
-            deployment=deployment, changes=fields, variables=variables, new_revision=True
+            deployment=deployment,
+            changes=fields,
+            variables=variables,
+            removed_variables=removed,
+            new_revision=True,
         )
         assert revision is not None  # noqa: S101
         return deployment, revision

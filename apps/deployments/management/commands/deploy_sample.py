@@ -40,5 +40,6 @@ class Command(deploy.Command):
             "ref": "main",
             "config": None,
             "env": [],
+            "unset_env": [],
         }
         super().handle(*args, **{**options, **options_of_deploy})
