@@ -87,8 +87,7 @@ class SecretView(WorkspaceAPIView):
         """Create the secret or replace its value; 404 if there is neither a value nor a secret."""
         value = validate(WorkspaceSecretValueSerializer, request.data).get("value")
         if value is None:
-            rows = WorkspaceSecret.objects.for_workspace(self.workspace_id)
-            if not rows.filter(key=secret_name).exists():
+            if not self._exists(secret_name):
                 raise core_errors.NotFound("There is no such secret; a new one needs a `value`.")
         else:
             validate(WorkspaceSecretSerializer, {"key": secret_name, "value": value})
@@ -97,9 +96,14 @@ class SecretView(WorkspaceAPIView):
 
     @extend_schema(responses={204: None})
     def delete(self, request: ApiRequest, secret_name: str) -> Response:
-        """Delete the secret, if it exists."""
+        """Delete the secret; 404 without one."""
+        if not self._exists(secret_name):
+            raise core_errors.NotFound("There is no such secret.")
         self._set(request, secret_name, None)
         return Response(status=204)
+
+    def _exists(self, name: str) -> bool:
+        return WorkspaceSecret.objects.for_workspace(self.workspace_id).filter(key=name).exists()
 
     def _set(self, request: ApiRequest, name: str, value: str | None) -> None:
         workspaces.set_secrets(
