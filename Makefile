@@ -18,7 +18,7 @@ PHASES ?= unit,engine,live,serial
 WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help up install install-dev test test-fast migrations test-lifecycle test-long test-compatibility test-crash test-crash-ingest test-crash-experiments test-chaos test-starvation fuzz check format bench bench-crowd bench-datasets bench-limits bench-queries bench-traces seed screenshots lock clean
+.PHONY: help up install install-dev test test-fast migrations test-lifecycle test-long test-nightly test-compatibility test-crash test-crash-ingest test-crash-experiments test-chaos test-starvation fuzz check format bench bench-crowd bench-datasets bench-limits bench-queries bench-traces seed screenshots lock clean
 
 help: ## List the targets
 	@echo "make up [PORT=8000] [DATA_DIR=var]"
@@ -46,7 +46,7 @@ test-lifecycle: install-dev ## Long tests of starting, stopping and recovering
 	@$(BIN)/python -m pytest tests/lifecycle -m "lifecycle or slow"
 
 test-long: install-dev ## Long tests: full sizes, all queries, both regions, all themes
-	@$(BIN)/python -m pytest tests/tracing tests/ingest tests/browser tests/rate_limits tests/deployments tests/experiments tests/chaos tests/malicious_agent tests/sandbox -m slow --numprocesses $(WORKERS) --dist loadgroup
+	@$(BIN)/python -m pytest tests/tracing tests/ingest tests/browser tests/rate_limits tests/deployments tests/experiments tests/chaos tests/malicious_agent tests/sandbox tests/regions -m slow --numprocesses $(WORKERS) --dist loadgroup
 	@$(COMPATIBILITY)
 
 # The platform starts once for each set of clients; CLIENTS=2026-08 runs one of them.
@@ -54,6 +54,9 @@ COMPATIBILITY = $(BIN)/python -m tests.compatibility $(if $(CLIENTS),--clients $
 	--numprocesses $(WORKERS) --dist loadgroup
 test-compatibility: install-dev ## The public clients' suites with the newest and with older clients
 	@$(COMPATIBILITY)
+
+test-nightly: install-dev ## All that `make test` leaves out, for hours; report in var/nightly (ONLY=fuzz)
+	@$(BIN)/python -m tests.gate.nightly var/nightly --only "$(ONLY)"
 
 check: install-dev ## What CI checks: lint, types, layers, vocabulary, system checks, migrations, front end
 	$(BIN)/ruff check .
@@ -120,10 +123,9 @@ test-starvation: install-dev ## One organization attacks another's service, each
 	@$(BIN)/python -m tests.starvation --seconds $(SECONDS) --attacks $(ATTACKS)
 
 EXAMPLES ?= 100
-FUZZED := tests/tracing/test_described_routes.py tests/ingest/test_fuzzed_bodies.py \
-	tests/ingest/otlp/test_fuzzed_protobuf.py tests/tracing/two_workspaces/test_cursors.py
+FUZZED = $(shell grep -rl "tests.examples import" tests --include='test_*.py')
 fuzz: install-dev ## Fuzz every documented route and request body (EXAMPLES=100 each)
-	@EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest $(FUZZED) -q --numprocesses $(WORKERS) --dist loadgroup
+	@EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest $(FUZZED) -q -m "not slow" --timeout 1800 --numprocesses $(WORKERS) --dist loadgroup
 
 lock: | .venv/bin/python ## Lock the dependencies of pyproject.toml (UPGRADE=--upgrade for newer versions)
 	$(UV) pip compile $(LOCK) $(UPGRADE) pyproject.toml --group dev \

@@ -12,7 +12,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import httpx
-import hypothesis
 import pytest
 import time_machine
 from django.conf import settings
@@ -21,7 +20,7 @@ from django.test import TransactionTestCase
 from django.utils import timezone
 from pytest_django import DjangoDbBlocker
 
-from tests import agent_client, database
+from tests import agent_client, database, examples
 from tests import live as live_platform
 from tests.crash import recorder
 from tests.gate import run_folder
@@ -45,11 +44,7 @@ FAST_HASHER = "django.contrib.auth.hashers.MD5PasswordHasher"
 
 
 def pytest_configure() -> None:
-    # How long generated inputs take says something of the machine, not of the product.
-    hypothesis.settings.register_profile(
-        "slipway", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
-    )
-    hypothesis.settings.load_profile("slipway")
+    examples.load_profile()
     # Each client of a test makes the middleware anew, which would read all static files first.
     settings.WHITENOISE_AUTOREFRESH = True
     agent_client.install()

@@ -10,12 +10,13 @@ from apps.agent_server.endpoints.openapi import describe
 from apps.agent_server.endpoints.routes import ENDPOINTS
 from apps.core.sync_bridge import in_thread
 from tests.agent_server.request_generator import ValueGenerator
+from tests.examples import EXAMPLES
 from tests.factories.agent_server import AgentRunFactory, CronFactory, ThreadFactory, route_of
 
 pytestmark = pytest.mark.exhaustive
 
 DOCUMENT = describe(ENDPOINTS)
-ROUNDS = 25
+ROUNDS = 4 * EXAMPLES
 # These operations call a graph, and no worker runs in this test.
 GRAPH_CALLS = {
     "GET /assistants/{assistant_id}/graph",

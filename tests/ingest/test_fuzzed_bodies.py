@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from apps.core.ids import uuid7
 from apps.trace_store import Payload, run_store
+from tests.examples import fuzz_settings
 from tests.factories.tracing import BOUNDARY, MULTIPART, wire_run
 from tests.tracing.fuzzing import (
     BAD_RUNS,
@@ -24,7 +25,6 @@ from tests.tracing.fuzzing import (
     JSON,
     damage,
     encode_body,
-    fuzz_settings,
 )
 
 pytestmark = pytest.mark.exhaustive
@@ -176,7 +176,7 @@ def read_stored(workspace, run):
     return detail
 
 
-@fuzz_settings(100)
+@fuzz_settings(30)
 @given(body=bodies(), encoding_name=st.sampled_from(ENCODINGS))
 def test_valid_runs_of_a_form_are_stored_and_invalid_ones_reported(
     api, workspace, body, encoding_name
@@ -198,7 +198,7 @@ def test_valid_runs_of_a_form_are_stored_and_invalid_ones_reported(
     ] == []
 
 
-@fuzz_settings(150)
+@fuzz_settings(45)
 @given(damages=DAMAGES, body=bodies(), encoding_name=st.sampled_from(ENCODINGS))
 def test_a_damaged_form_is_no_server_error(api, damages, body, encoding_name):
     encoded_body, encoding = encode_body(damage(body.bytes, damages), encoding_name)
@@ -206,7 +206,7 @@ def test_a_damaged_form_is_no_server_error(api, damages, body, encoding_name):
     check_response(send(api, encoded_body, encoding))
 
 
-@fuzz_settings(100)
+@fuzz_settings(30)
 @given(damages=DAMAGES, body=bodies(), encoding_name=st.sampled_from(ENCODINGS[1:]))
 def test_a_form_damaged_after_compression_is_no_server_error(api, damages, body, encoding_name):
     encoded_body, encoding = encode_body(body.bytes, encoding_name)
@@ -214,7 +214,7 @@ def test_a_form_damaged_after_compression_is_no_server_error(api, damages, body,
     check_response(send(api, damage(encoded_body, damages), encoding))
 
 
-@fuzz_settings(60)
+@fuzz_settings(18)
 @given(
     body=bodies(),
     encoding=st.sampled_from(["gzip", "zstd", "br", "gzip, zstd", "x" * 300, "identity", "GZIP"]),
@@ -231,7 +231,7 @@ def test_a_form_with_wrong_headers_is_no_server_error(api, body, encoding, bound
     check_response(send(api, body.bytes, encoding, f"application/json{boundary}"))
 
 
-@fuzz_settings(100)
+@fuzz_settings(30)
 @given(
     invalid_values=st.lists(st.sampled_from(BAD_RUNS) | JSON, min_size=1, max_size=4),
     count=st.integers(1, 3),
@@ -267,7 +267,7 @@ def test_valid_runs_of_a_batch_are_stored_and_invalid_ones_counted(
     assert error_count >= unreadable_count
 
 
-@fuzz_settings(100)
+@fuzz_settings(30)
 @given(field=st.sampled_from([*wire_run(), *FIELDS, "trace_tier", "address"]), value=JSON)
 def test_a_run_with_any_value_in_any_field_is_readable_or_rejected(api, field, value):
     run = wire_run() | {field: value}
@@ -303,7 +303,7 @@ def test_a_run_with_an_extreme_time_is_readable_or_rejected(api, field, timestam
             assert api.post("/runs/stats", {"id": [fields["id"]]}).status_code < 500
 
 
-@fuzz_settings(60)
+@fuzz_settings(18)
 @given(
     headers=st.dictionaries(
         st.sampled_from(

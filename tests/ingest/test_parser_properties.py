@@ -7,7 +7,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from apps.core.errors import InvalidCursor
@@ -20,6 +20,7 @@ from apps.ingest.token_usage import usage_columns
 from apps.trace_store import cursors
 from apps.trace_store.dotted_order import InvalidDottedOrder, format_segment, parse_position
 from apps.trace_store.json_repair import repair
+from tests.examples import fuzz_settings
 from tests.factories.tracing import BOUNDARY, multipart_body, wire_run
 
 pytestmark = pytest.mark.exhaustive
@@ -43,11 +44,7 @@ FIELDS = st.sampled_from(
 TIMESTAMPS = st.datetimes(
     datetime.fromisoformat("1900-01-01"), datetime.fromisoformat("8999-12-31")
 )
-PROPERTY_SETTINGS = settings(
-    deadline=None,
-    max_examples=150,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+PROPERTY_SETTINGS = fuzz_settings(40)
 
 
 def check_response(response):

@@ -3,27 +3,11 @@
 from __future__ import annotations
 
 import gzip
-import os
 import zlib
 from typing import Any
 
 import zstandard
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-
-DEFAULT_EXAMPLES = 4
-EXAMPLES = int(os.environ.get("EXAMPLES", DEFAULT_EXAMPLES))
-"""`make fuzz EXAMPLES=100` tries 25 times as many examples as `make test`."""
-
-
-def fuzz_settings(times: int) -> settings:
-    """Return settings for that number of examples; `make fuzz` multiplies it."""
-    return settings(
-        max_examples=max(1, times * EXAMPLES // DEFAULT_EXAMPLES),
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )
-
 
 JSON = st.recursive(
     st.none()

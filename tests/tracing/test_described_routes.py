@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import os
 
 import pytest
 import schemathesis
@@ -16,13 +15,13 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from apps.tracing.api import openapi
+from tests.examples import EXAMPLES
 from tests.factories.api_keys import key_for
 from tests.other_tenant import PARAMETER
 from tests.tenant_fixtures import create_tracing_rows
 
 pytestmark = pytest.mark.exhaustive
 
-EXAMPLES = int(os.environ.get("EXAMPLES", "4"))
 METHODS = ("get", "post", "put", "patch", "delete")
 DOCUMENT = openapi.build_document()
 OPERATIONS = [
@@ -133,8 +132,6 @@ def find_failures(client, operation, tenant_rows):
 
     @settings(
         max_examples=EXAMPLES,
-        deadline=None,
-        database=None,
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from django.test import Client
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from apps.ingest import decoders
@@ -356,7 +356,6 @@ def test_a_built_in_entry_matches_the_model_name(
     assert (entry and entry.name) == name
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     plain=st.integers(0, 10**9),
     kinds=st.dictionaries(st.sampled_from(["cache_read", "audio", "other"]), st.integers(0, 10**9)),

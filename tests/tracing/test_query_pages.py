@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from apps.core.errors import InvalidCursor
@@ -17,6 +17,7 @@ from apps.trace_store.postgres.postprocess import processor
 from apps.trace_store.postgres.reading import pages, scan
 from apps.tracing.api import run_queries
 from apps.tracing.services import ensure_project
+from tests.examples import fuzz_settings
 from tests.factories.tracing import ingest, wire_run
 
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -98,11 +99,7 @@ def test_pages_are_the_same_before_and_after_postprocessing(
         assert query_all_ids(workspace, reversed_query, 50) == expected[::-1], text
 
 
-@settings(
-    max_examples=12,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+@fuzz_settings(6)
 @given(
     limit=st.integers(1, 40),
     text=st.sampled_from(list(FILTERS)),

@@ -8,7 +8,7 @@ from datetime import timedelta
 from uuid import UUID
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from apps.trace_store import RunQuery, run_store
@@ -19,6 +19,7 @@ from apps.trace_store.postgres.reading.pruning import derive_pruning_hint
 from apps.trace_store.postgres.rollups import build
 from apps.tracing.models import Project
 from tests.bench.plans import record_statements
+from tests.examples import fuzz_settings
 from tests.factories.tracing import ingest
 from tests.tracing.stats.populations import (
     NOON,
@@ -115,7 +116,7 @@ def check_random_queries(workspace, cases):
     subjects = load_subjects(workspace.pk, rows)
     projects = list(Project.objects.for_workspace(workspace).values_list("pk", flat=True))
 
-    @settings(max_examples=cases, deadline=None, suppress_health_check=list(HealthCheck))
+    @fuzz_settings(cases)
     @given(query_fields(), st.sampled_from([projects, projects[:1], projects[1:]]))
     def check_query(fields, project_ids):
         query = RunQuery(project_ids=project_ids, **fields)
@@ -147,7 +148,7 @@ def test_pages_are_the_same_with_partial_rollups(workspace, seed):
     process_pending_runs()
     populate(workspace, seed + 100, traces=8)
 
-    check_random_queries(workspace, 25)
+    check_random_queries(workspace, 10)
 
 
 @pytest.mark.slow

@@ -18,10 +18,11 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Sp
 
 from apps.organizations.models import Workspace
 from apps.trace_store import run_store
+from tests.examples import fuzz_settings
 from tests.factories.spans import SECOND, export, span
 from tests.ingest.otlp.conftest import Exporter
 from tests.ingest.otlp.test_fuzzing import NAMES
-from tests.tracing.fuzzing import DAMAGES, damage, fuzz_settings
+from tests.tracing.fuzzing import DAMAGES, damage
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Generating overly large repr"),
@@ -89,7 +90,7 @@ def build_resource_spans(spans: list[Span], resource_attributes: list[KeyValue])
     return resource_spans
 
 
-@fuzz_settings(100)
+@fuzz_settings(30)
 @given(
     spans=st.lists(SPANS, min_size=1, max_size=3),
     resource_attributes=ATTRIBUTES,
@@ -117,7 +118,7 @@ def test_a_valid_span_next_to_fuzzed_spans_is_stored(
     assert [row.id for row in run_store.fetch_trace(workspace.pk, trace_id)] == [trace_id]
 
 
-@fuzz_settings(100)
+@fuzz_settings(30)
 @given(damages=DAMAGES, spans=st.lists(SPANS, min_size=1, max_size=2))
 def test_a_damaged_request_is_no_server_error(
     exporter: Exporter, damages: Any, spans: list[Span]

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from apps.ingest.errors import BadBody
@@ -17,6 +17,7 @@ from apps.ingest.otlp.spans import trace_run_id
 from apps.ingest.services.ingest_runs import ingest
 from apps.organizations.models import Workspace
 from apps.trace_store import run_store
+from tests.examples import fuzz_settings
 from tests.factories.organizations import WorkspaceFactory
 from tests.factories.spans import TRACE, event, export, span
 from tests.ingest.otlp.test_endpoint import JSON, Exporter, to_otlp_json
@@ -40,14 +41,8 @@ RICH = export(
     span(2, 1, at=1),
 )
 PROTOBUF_BODY, JSON_BODY = RICH.SerializeToString(), to_otlp_json(RICH)
-DATABASE_SETTINGS = settings(
-    max_examples=60,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-PURE_SETTINGS = settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+DATABASE_SETTINGS = fuzz_settings(20)
+PURE_SETTINGS = fuzz_settings(100)
 
 scalars = (
     st.none()

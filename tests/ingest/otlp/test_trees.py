@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 from django.db import connection
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from apps.ingest.otlp import protobuf_decoder
@@ -20,6 +20,7 @@ from apps.ingest.services import ingest_runs, maintenance
 from apps.organizations.models import Workspace
 from apps.trace_store import run_store
 from apps.tracing.models import Project
+from tests.examples import fuzz_settings
 from tests.factories.organizations import WorkspaceFactory
 from tests.factories.spans import BEGIN, SECOND, TRACE, export, span, span_id
 from tests.factories.tracing import ingest, wire_run
@@ -230,7 +231,7 @@ def deliveries(draw: st.DrawFn) -> tuple[list[tuple[int, int]], list[list[int]]]
 
 @pytest.mark.exhaustive
 @pytest.mark.django_db
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@fuzz_settings(25)
 @given(delivery=deliveries())
 def test_any_split_and_order_gives_the_tree_of_a_single_request(
     delivery: tuple[list[tuple[int, int]], list[list[int]]],

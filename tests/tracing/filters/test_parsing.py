@@ -16,6 +16,7 @@ from apps.trace_store.filters.fields import BY_NAME, FIELDS, OPERATORS, FieldTyp
 from apps.trace_store.filters.nodes import And, AnyItem, Comparison, Condition, JsonObject, Not, Or
 from apps.trace_store.filters.parsing import MAX_CONDITIONS
 from apps.trace_store.filters.syntax import MAX_DEPTH, MAX_LENGTH
+from tests.examples import fuzz_settings
 
 KEY, VALUE = BY_NAME["metadata_key"], BY_NAME["metadata_value"]
 K = Condition(KEY, Comparison.EQUAL, "k")
@@ -304,7 +305,7 @@ TOKENS = st.sampled_from(
 )
 
 
-@settings(max_examples=500)
+@fuzz_settings(200)
 @given(st.text() | st.lists(TOKENS, max_size=30).map("".join))
 def test_any_text_is_a_filter_or_a_parse_error(text):
     check_filter_or_error(text)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 from django.db import connection
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from apps.trace_store import Payload
@@ -23,6 +23,7 @@ from apps.trace_store.filters.text_matching import (
     split_words,
 )
 from apps.trace_store.postgres.filtering.terms import required_terms
+from tests.examples import fuzz_settings
 from tests.factories.tracing import read_run, stored_run
 
 ALPHABET = st.text(alphabet="ab%_\\ AÉéß\u0130\u0131Σ\u03c3ς退\n", max_size=8)
@@ -51,10 +52,7 @@ def test_words_are_sequences_of_letters_and_digits_in_folded_case(text, expected
     assert list(split_words(text)) == expected
 
 
-@settings(
-    max_examples=400,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+@fuzz_settings(100)
 @given(text=ALPHABET, pattern=PATTERNS)
 def test_patterns_match_as_in_postgresql(db, text, pattern):
     with connection.cursor() as cursor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from apps.trace_store import RunQuery, run_store
@@ -15,6 +15,7 @@ from apps.trace_store.filters.terms import extract_terms
 from apps.trace_store.postgres.filtering import compile_where
 from apps.trace_store.postgres.filtering.subjects import load_subjects
 from apps.trace_store.postgres.postprocess import processor
+from tests.examples import fuzz_settings
 from tests.tracing.filters.population import filters, populate
 
 pytestmark = pytest.mark.exhaustive
@@ -46,12 +47,7 @@ def check_random_filters(workspace, run_ids, cases):
     }
     terms = {subject.run.id: set(extract_terms(subject)) for subject in subjects}
 
-    @settings(
-        max_examples=cases,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-        derandomize=False,
-    )
+    @fuzz_settings(cases)
     @given(filters(run_ids), st.sampled_from(["where", "where", "where_root", "where_any"]))
     def check_filter(text, scope):
         expression = parse(text)
@@ -93,7 +89,7 @@ def test_the_store_selects_the_runs_that_the_reference_matches(workspace, seed):
     processor.process_all()
     run_ids += populate(workspace, seed + 50, runs=6)
 
-    check_random_filters(workspace, run_ids, 120)
+    check_random_filters(workspace, run_ids, 40)
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import HealthCheck, Phase, assume, given, settings
+from hypothesis import Phase, assume, given
 from hypothesis import strategies as st
 
 from apps.trace_store import RunQuery, filters, run_store
@@ -21,6 +21,7 @@ from apps.trace_store.postgres.rollups import build, query_plan
 from apps.trace_store.postgres.rollups.dimensions import BY_NOTHING, DEPTH_SCOPES, RollupFilter
 from apps.trace_store.postgres.rollups.intervals import Resolution
 from apps.trace_store.postgres.statistics import run_metrics
+from tests.examples import fuzz_settings
 from tests.factories.organizations import WorkspaceFactory
 from tests.factories.tracing import end_fields, ingest
 from tests.tracing.stats.populations import (
@@ -238,12 +239,7 @@ metrics_queries = st.builds(
 )
 
 
-@settings(
-    max_examples=8,
-    deadline=None,
-    phases=[Phase.explicit, Phase.reuse, Phase.generate],
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+@fuzz_settings(5, phases=[Phase.explicit, Phase.generate])
 @given(
     st.lists(trees, min_size=1, max_size=3),
     trees,

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apps.tracing.models import Project
+from tests.examples import fuzz_settings
 from tests.factories.tracing import ingest, wire_run
-from tests.tracing.fuzzing import fuzz_settings
 from tests.tracing.two_workspaces.route_client import create_client
 
 pytestmark = pytest.mark.exhaustive
@@ -199,7 +199,7 @@ def test_a_page_with_a_foreign_or_malformed_cursor_shows_own_rows_or_is_rejected
         assert b"unspeakable" not in response.content, cursor
 
 
-@fuzz_settings(60)
+@fuzz_settings(18)
 @given(
     cursor=st.text(max_size=40)
     | st.binary(max_size=40).map(lambda value: base64.urlsafe_b64encode(value).decode())
