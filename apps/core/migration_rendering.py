@@ -1,6 +1,6 @@
 """Migrate without rendering most models again after each operation.
 
-Django renders a model anew after each operation, with all models that are related to it. Here most
+Django renders a model again after each operation, with all models that are related to it. Here most
 models are related to the workspace, so 90 % of the time of a first `migrate` was the rendering of
 models that had not changed. Only the model that an operation creates, or whose indexes or
 constraints it changes, is rendered. Operations that need the others (`RunPython`, changed
