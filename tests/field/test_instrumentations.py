@@ -1,0 +1,96 @@
+"""Traces of one agent by the real packages of instrumentations and clients.
+
+Each library ran the same agent against a server that answers like OpenAI or Gemini: a question
+with an image, a tool call, and an answer. Both model calls report 80 input tokens, of which 64 are
+cached, and 20 output tokens, of which 8 are reasoning.
+
+See recorded/README.md and the table in
+docs/compatibility.md, whose sources are langfuse#12306, phoenix#10783 and langsmith-sdk#2250.
+"""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from google.protobuf.json_format import Parse
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from apps.trace_store import Payload, RunQuery, Status, run_store
+from tests.tracing.stats.populations import process_pending_runs, project_id_of
+
+pytestmark = pytest.mark.django_db
+
+RECORDED = Path(__file__).parent / "recorded"
+LIBRARIES = sorted(path.stem for path in RECORDED.glob("*.json"))
+WITHOUT_INPUTS = {"openllmetry_openai"}
+"""The library sent no input messages: it drops them if they have an image and no place for it."""
+WITHOUT_IMAGE = {"google_adk"}
+"""The library sent "<not serializable>" in place of the image."""
+WITHOUT_TOOL_RUN = {"openinference_openai", "openllmetry_openai"}
+"""Instrumentations of a model client, which does not run the tools."""
+WITHOUT_DETAILS = {"ai_sdk_5"}
+"""The spans of the library have no cached and reasoning tokens."""
+CALL_COSTS = {"google_adk": Decimal("0.00005672"), "ai_sdk_5": Decimal("0.0004")}
+"""16 plain, 64 cached and 20 output tokens of Gemini 2.5 Flash; 80 plain ones of GPT-4o."""
+GPT_4O_COST = Decimal("0.00032")
+
+
+@pytest.fixture(params=LIBRARIES)
+def library(request):
+    return request.param
+
+
+@pytest.fixture
+def runs(exporter, workspace, library):
+    """The stored runs of the library's trace, in the order of the tree."""
+    request = Parse((RECORDED / f"{library}.json").read_text(), ExportTraceServiceRequest())
+    response = exporter.send(request.SerializeToString(), langsmith_project=library)
+    assert (response.status_code, response.content) == (200, b"")
+    process_pending_runs()
+    query = RunQuery(project_ids=[project_id_of(workspace, library)])
+    rows = [run.row for run in run_store.query(workspace.pk, query, limit=100).runs]
+    rows.sort(key=lambda row: row.dotted_order)
+    return [run_store.get(workspace.pk, row.id) for row in rows]
+
+
+def test_trace_of_each_library_is_read_right(library, runs):
+    rows = [run.row for run in runs]
+    [root] = [row for row in rows if row.is_root]
+    calls = [run for run in runs if run.row.run_type == "llm"]
+    tools = [row for row in rows if row.run_type == "tool"]
+
+    # The tree: one root, two model calls, and the tool between them if it is traced.
+    assert {row.trace_id for row in rows} == {root.id}
+    assert {row.status for row in rows} == {Status.SUCCESS}
+    assert len(calls) == 2, [row.name for row in rows]
+    assert len(tools) == (0 if library in WITHOUT_TOOL_RUN else 1)
+    # Tokens and cost, of each call once.
+    cost = CALL_COSTS.get(library, GPT_4O_COST)
+    for call in calls:
+        usage = call.row.usage
+        assert (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens) == (80, 20, 100)
+        assert usage.total_cost == cost
+        details = usage.details or {}
+        if library in WITHOUT_DETAILS:
+            assert details == {}
+            continue
+        assert details["prompt_token_details"] == {"cache_read": 64}
+        assert details["completion_token_details"] == {"reasoning": 8}
+    assert (root.usage.total_tokens, root.usage.total_cost) == (200, 2 * cost)
+
+
+def test_messages_and_image_of_each_library_are_stored(library, runs):
+    calls = [run for run in runs if run.row.run_type == "llm"]
+
+    outputs = [json.dumps(json.loads(call.json(Payload.OUTPUTS))) for call in calls]
+    assert "get_weather" in outputs[0]
+    assert "Sunny." in outputs[1]
+    if library in WITHOUT_INPUTS:
+        return
+    for call in calls:
+        inputs = json.dumps(json.loads(call.json(Payload.INPUTS)))
+        assert "What is the weather here?" in inputs
+        assert ("iVBORw0KGgo" in inputs) == (library not in WITHOUT_IMAGE)
