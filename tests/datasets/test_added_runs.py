@@ -65,7 +65,7 @@ def test_turns_of_a_thread_become_examples(page, workspace):
     turns = [
         wire_run(
             inputs={"q": text},
-            start_time=datetime(2026, 5, 1, 12, minute, tzinfo=UTC).isoformat(),
+            start=datetime(2026, 5, 1, 12, minute, tzinfo=UTC),
             extra={"metadata": {"thread_id": "t-1"}},
         )
         for minute, text in enumerate(("first", "second"))

@@ -218,7 +218,7 @@ SECRET = "sk-hunter2-hunter2"
         (prompt_manifest() | {"type": "secret"}, "Unsupported manifest type"),
         (model_manifest() | {"kwargs": {"first": SECRET}}, "Unsupported manifest type"),
         (model_manifest() | {"kwargs": None}, "Unsupported manifest type"),
-        (prompt_manifest() | {"extra": nest(200)}, "nested more than 100 levels"),
+        (prompt_manifest() | {"extra": nest(150)}, "nested more than 100 levels"),
         (prompt_manifest() | {"extra": [0] * 50_001}, "more than 50000 values"),
         (prompt_manifest("x" * 1_048_576), "more than 1048576 bytes"),
     ],

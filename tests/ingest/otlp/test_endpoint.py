@@ -6,6 +6,7 @@ import gzip
 import json
 import zlib
 from base64 import b64decode
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -21,9 +22,10 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from apps.ingest.otlp.spans import trace_run_id
 from apps.organizations.models import Workspace
 from apps.trace_store import run_store
+from apps.trace_store.dotted_order import format_segment
 from apps.tracing.models import Project
 from tests.factories.api_keys import key_for
-from tests.factories.spans import TRACE, event, export, span
+from tests.factories.spans import BEGIN, SECOND, TRACE, event, export, span
 from tests.factories.tracing import count_stored_runs
 from tests.ingest.otlp.conftest import Exporter
 
@@ -287,7 +289,9 @@ def test_a_foreign_project_id_is_rejected(
 
 def test_a_span_with_langsmith_ids_keeps_them(exporter: Exporter, workspace: Workspace) -> None:
     run_id = "01a20171-9bbc-7410-8fb3-091b2b9c3c9e"
-    dotted_order = f"20260102T030405000006Z{run_id}"
+    # Of a clock that is an hour behind that of the span.
+    segment_time = datetime.fromtimestamp(BEGIN / SECOND, UTC) - timedelta(hours=1)
+    dotted_order = format_segment(segment_time, UUID(run_id))
     attributes = {
         "langsmith.trace.id": run_id,
         "langsmith.span.id": run_id,
