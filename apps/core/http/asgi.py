@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
-from urllib.parse import urlsplit
 
 from channels.routing import URLRouter
 from channels.security.websocket import AllowedHostsOriginValidator
@@ -75,7 +74,7 @@ class AsgiRouter:
 
 
 def websocket_application(websocket_routes: Sequence[URLPattern]) -> Application:
-    """Route WebSockets of the platform's own origin."""
+    """Route WebSockets of allowed origins."""
     # Channels raises an error for a path without a route.
     unknown = re_path("", _reject_unknown_path)  # type: ignore[arg-type]  # an ASGI application
     routes = [*websocket_routes, unknown]
@@ -83,33 +82,9 @@ def websocket_application(websocket_routes: Sequence[URLPattern]) -> Application
 
     async def serve(scope: AsgiScope, receive: Any, send: Any) -> None:
         enter(RequestContext((scope.get("client") or (None,))[0]))
-        if is_same_origin(scope):
-            await application(scope, receive, send)
-        else:
-            await send({"type": "websocket.close", "code": 4403})
+        await application(scope, receive, send)
 
     return serve
-
-
-def is_same_origin(scope: AsgiScope) -> bool:
-    """Whether the page that opens the WebSocket is the platform's; clients other than browsers too.
-
-    That its host is allowed does not suffice: the hosts of agents are, too, and browsers send the
-    session cookie to pages of the same site, as hosts of one domain and the ports of one host are.
-    """
-    headers = dict(scope["headers"])
-    if b"origin" not in headers:
-        return True
-    try:
-        origin = urlsplit(headers[b"origin"].decode("latin-1")).netloc
-    except ValueError:
-        return False
-    own = (headers.get(b"host", b"").decode("latin-1"), urlsplit(settings.BASE_URL).netloc)
-    return bool(origin) and _without_default_port(origin) in map(_without_default_port, own)
-
-
-def _without_default_port(netloc: str) -> str:
-    return netloc.lower().removesuffix(":80").removesuffix(":443")
 
 
 async def _reject_unknown_path(scope: AsgiScope, receive: Any, send: Any) -> None:
