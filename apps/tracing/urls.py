@@ -24,6 +24,8 @@ register_converter(PayloadConverter, "payload")
 run = [
     path("", traces.trace_detail, name="trace-detail"),
     path("/tree.json", traces.trace_tree, name="trace-tree"),
+    path("/transcript", traces.trace_transcript, name="trace-transcript"),
+    path("/transcript.md", traces.trace_transcript_markdown, name="trace-transcript-markdown"),
     path("/share", sharing.trace_share, name="trace-share"),
     path("/download", downloads.trace_download, name="trace-download"),
     path("/feedback", feedback.feedback_create, name="run-feedback"),
@@ -70,6 +72,7 @@ urlpatterns = [
     path("o/<uuid:workspace_id>/settings", include(settings_pages)),
     path(f"{PROJECTS}/p/<uuid:project_id>", include(project)),
     path("public/<uuid:token>/r", sharing.public_trace, name="public-trace"),
+    path("public/<uuid:token>/transcript", sharing.public_transcript, name="public-transcript"),
     path("public/<uuid:token>/r/<uuid:run_id>", sharing.public_trace, name="public-trace-run"),
     path("o/<uuid:workspace_id>/r/<uuid:run_id>", traces.trace_redirect, name="trace-redirect"),
 ]

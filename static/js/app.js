@@ -42,6 +42,7 @@ const ELEMENTS = {
   "theme-toggle": () => import("./elements/theme-toggle.js"),
   "time-chart": () => import("./elements/time-chart.js"),
   "toast-region": () => import("./elements/toast-region.js"),
+  "trace-transcript": () => import("./elements/trace-transcript.js"),
   "trace-tree": () => import("./elements/trace-tree.js"),
   "variable-changes": () => import("./elements/variable-changes.js"),
 };

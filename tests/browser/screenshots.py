@@ -155,6 +155,7 @@ def _iter_project_pages(page: Page, project: str) -> Iterator[tuple[str, str]]:
     if trace := _first_row(page, project):
         yield "preview", f"{project}?preview={trace.rpartition('/')[2]}"
         yield "trace", trace
+        yield "trace-tree", f"{trace}?view=tree"
         yield "share", f"{trace}/share"
         yield "compare", f"{project}/compare?a={trace.rpartition('/')[2]}"
     if deep := _first_row(page, f"{project}?tree=eq(run_type,%22tool%22)"):
@@ -167,7 +168,7 @@ def _iter_project_pages(page: Page, project: str) -> Iterator[tuple[str, str]]:
         yield "failed", failed
     if thread := _first_row(page, f"{project}/threads"):
         yield "thread", thread
-        yield "thread-trajectory", f"{thread}&view=trajectory"
+        yield "thread-turns", f"{thread}&view=turns"
         yield "thread-details", f"{thread}&view=details"
 
 

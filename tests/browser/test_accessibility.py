@@ -74,12 +74,12 @@ def page_paths(session):
     deployment = f"{base}/deployments/{failed.deployment_id}"
     yield from (f"{base}/projects", project, f"{project}?show=llm&menu=columns")
     yield from (f"{project}?filter=has(tags,'none')&q=x", f"{project}/settings")
-    yield from (f"{project}/r/{root['id']}", f"{project}/r/{child['id']}")
+    yield from (f"{project}/r/{root['id']}", f"{project}/r/{child['id']}?view=waterfall")
     yield f"{project}/compare?a={root['id']}&b={child['id']}"
     yield f"{project}?show=all&trace=eq(name,'x')&tree=eq(nme,1)"
     yield from (f"{project}/monitoring?compare=1", f"{project}/threads")
     yield from dashboard_and_export_paths(session, project)
-    for view in ("", "trajectory", "details"):
+    for view in ("", "turns", "details"):
         yield f"{project}/thread?thread=t-1&view={view}"
     share = sharing.share_trace(session.workspace.pk, UUID(root["id"]))
     yield f"/public/{share.token}/r"

@@ -17,6 +17,11 @@ def run_path(session, run_id):
     return f"{session.path}/projects/p/{project_id}/r/{run_id}"
 
 
+def tree_path(session, run_id):
+    """Return the address of the trace as a tree: conversations open as a transcript."""
+    return f"{run_path(session, run_id)}?view=tree"
+
+
 def add_config(workspace, key, *, is_enforced=False, **config):
     fields = {"min": None, "max": None, "categories": None} | config
     row = FeedbackConfig(workspace_id=workspace.pk, key=key, config=fields, is_enforced=is_enforced)
@@ -30,7 +35,7 @@ def add_score(workspace, run, key, score):
 
 
 def open_feedback(session, run_id):
-    page = session.goto(run_path(session, run_id))
+    page = session.goto(tree_path(session, run_id))
     page.locator("#run").get_by_role("tab", name="Feedback").click()
     return page
 
@@ -153,7 +158,7 @@ def test_deletion_of_feedback_requires_confirmation(session):
 def test_selected_tab_stays_within_the_trace_except_for_failed_runs(session):
     root, *_ = ingest_nested_trace(session.workspace)
     other, *_ = ingest_nested_trace(session.workspace)
-    page = session.goto(run_path(session, root["id"]))
+    page = session.goto(tree_path(session, root["id"]))
     run, rows = page.locator("#run"), page.get_by_role("treeitem")
     opened = {}
     run.get_by_role("tab", name="Metadata").click()
@@ -162,7 +167,7 @@ def test_selected_tab_stays_within_the_trace_except_for_failed_runs(session):
         expect(run.get_by_role("heading", level=2)).to_have_text(name)
         expect(run.get_by_role("tablist").first).to_be_visible()
         opened[name] = run.get_by_role("tab", selected=True).first.inner_text().split()[0]
-    session.goto(run_path(session, other["id"]))
+    session.goto(tree_path(session, other["id"]))
     opened["other trace"] = run.get_by_role("tab", selected=True).first.inner_text()
 
     assert opened == {"find order": "Run", "ask model": "Metadata", "other trace": "Run"}
@@ -261,7 +266,7 @@ def test_long_values_are_folded_until_they_are_opened(session):
         extra={"metadata": {"prompt": text}},
     )
     ingest(session.workspace, run)
-    page = session.goto(run_path(session, run["id"]))
+    page = session.goto(tree_path(session, run["id"]))
     body = page.locator("#run")
     button = body.get_by_role("button", name="Show all")
     expect(button).to_have_count(1)
@@ -297,7 +302,7 @@ def test_tables_of_model_output_are_aligned_without_inline_styles(session):
     run = wire_run(run_type="llm", outputs={"text": table})
     ingest(session.workspace, run)
 
-    page = session.goto(run_path(session, run["id"]))
+    page = session.goto(tree_path(session, run["id"]))
 
     expect(page.locator("td").first).to_have_attribute("align", "center")
     alignment = page.locator("td").nth(1).evaluate("cell => getComputedStyle(cell).textAlign")
@@ -319,7 +324,7 @@ def test_each_state_of_the_trace_page_passes_axe(session):
     add_config(session.workspace, "stars", type="continuous", min=1, max=5)
     add_config(session.workspace, "rating", type="continuous")
     add_score(session.workspace, run, "stars", 3)
-    page = session.goto(run_path(session, run["id"]))
+    page = session.goto(tree_path(session, run["id"]))
     page.emulate_media(reduced_motion="reduce")
     body = page.locator("#run")
     problems = {}

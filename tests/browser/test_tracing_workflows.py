@@ -64,7 +64,7 @@ def test_run_preview_shows_a_run_and_follows_the_keyboard(session):
 
 def test_feedback_is_created_with_the_keyboard(session):
     root, *_ = ingest_nested_trace(session.workspace)
-    page = session.goto(f"{project_path(session, root['id'])}/r/{root['id']}")
+    page = session.goto(f"{project_path(session, root['id'])}/r/{root['id']}?view=tree")
     run = page.locator("#run")
     run.get_by_role("tab", name="Feedback").click()
 
@@ -79,13 +79,13 @@ def test_feedback_is_created_with_the_keyboard(session):
 
 def test_share_dialog_creates_and_revokes_a_public_link(session, browser, site_url):
     root, *_ = ingest_nested_trace(session.workspace)
-    page = session.goto(f"{project_path(session, root['id'])}/r/{root['id']}")
+    page = session.goto(f"{project_path(session, root['id'])}/r/{root['id']}?view=tree")
 
     page.get_by_role("link", name="Share").click()
     page.get_by_role("button", name="Create public link").click()
     link = page.get_by_role("dialog").locator("pre").inner_text()
     guest = open_page(create_context(browser, site_url))
-    opened = guest.goto(link[link.index("/public/") :])
+    opened = guest.goto(f"{link[link.index('/public/') :]}?view=tree")
     expect(guest.get_by_role("treeitem")).to_have_count(3)
     guest.get_by_role("treeitem").nth(2).click()
     expect(guest.locator("#run")).to_contain_text("held")

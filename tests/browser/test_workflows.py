@@ -131,6 +131,9 @@ def test_keyboard_moves_through_the_runs_of_a_trace(session):
     page.keyboard.press("Enter")
     page.wait_for_url("**/r/*")
     session.wait_for_elements()
+    page.keyboard.press("w")
+    page.wait_for_url("**/r/*view=tree")
+    session.wait_for_elements()
     run = page.locator("#run")
     expect(run.get_by_role("heading", level=2)).to_have_text("desk")
     expect(page.get_by_role("treeitem")).to_have_count(3)
@@ -154,7 +157,7 @@ def test_keyboard_moves_through_the_runs_of_a_trace(session):
 def test_tree_search_dims_other_runs_and_opens_the_match(session):
     root, *_ = ingest_nested_trace(session.workspace)
     project_id = read_run(session.workspace, root["id"]).row.project_id
-    page = session.goto(f"{session.path}/projects/p/{project_id}/r/{root['id']}")
+    page = session.goto(f"{session.path}/projects/p/{project_id}/r/{root['id']}?view=tree")
     expect(page.get_by_role("treeitem")).to_have_count(3)
 
     page.keyboard.press("/")

@@ -577,7 +577,7 @@ def test_a_turn_of_a_thread_shows_only_its_new_messages(page, workspace):
     )
     base = project_url(workspace, first)
 
-    turns = page.get(f"{base}/thread", {"thread": "t/1"}).context["thread"].turns
+    turns = page.get(f"{base}/thread", {"thread": "t/1", "view": "turns"}).context["thread"].turns
     listed = page.get(f"{base}/threads").context["list"]
 
     texts = [

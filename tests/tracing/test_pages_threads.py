@@ -1,4 +1,4 @@
-"""The three views of a thread: turns, trajectory and details."""
+"""The three views of a thread: transcript, turns and details."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 
 from apps.feedback.models import Feedback
 from apps.trace_store.postgres.postprocess import processor
-from apps.tracing.pages import trajectories
+from apps.tracing.pages.transcripts import loading
 from tests.console.conftest import create_workspace_user, signed_in
 from tests.factories.organizations import WorkspaceFactory
 from tests.factories.tracing import ingest, read_run, wire_run
@@ -49,33 +49,65 @@ def thread_url(workspace, run):
     return f"/o/{workspace.pk}/projects/p/{project_id}/thread"
 
 
-def test_the_trajectory_groups_parallel_steps(page, workspace, turn):
+def test_the_transcript_shows_the_calls_of_each_turn(page, workspace, turn):
     later = build_step(None, 60, 61, name="again", **THREAD_FIELDS)
     ingest(workspace, later)
-    params = {"thread": "t/1", "view": "trajectory"}
 
-    response = page.get(thread_url(workspace, turn), params)
+    response = page.get(thread_url(workspace, turn), {"thread": "t/1"})
 
-    first, second = response.context["trajectory"].turns
-    assert [[step.name for step in group.steps] for group in first.steps] == [
-        ["plan"],
-        ["search", "weather"],
-        ["write"],
+    first, second = response.context["turns"]
+    assert [(block.kind, block.row.name) for block in first.transcript.blocks] == [
+        ("input", "answer"),
+        ("turn", "plan"),
+        ("tool", "search"),
+        ("tool", "weather"),
+        ("turn", "write"),
+        ("output", "answer"),
     ]
-    assert [group.is_parallel for group in first.steps] == [False, True, False]
-    assert (second.turn.name, list(second.steps)) == ("again", [])
-    assert "2 in parallel" in response.text
+    assert [block.kind for block in second.transcript.blocks] == ["input", "output"]
     assert "Boom" in response.text
 
 
-def test_trajectory_states_that_steps_are_omitted(page, workspace, turn, monkeypatch):
-    monkeypatch.setattr(trajectories, "MAX_STEPS", 2)
+def test_the_transcript_of_a_thread_shows_each_message_once(page, workspace):
+    history = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "first"}]
+    new = [{"role": "user", "content": "two"}, {"role": "assistant", "content": "second"}]
+    turns = [
+        build_step(
+            None,
+            60 * number,
+            60 * number + 9,
+            inputs={"messages": messages[:-1]},
+            outputs={"messages": messages},
+            **THREAD_FIELDS,
+        )
+        for number, messages in enumerate((history, [*history, *new]))
+    ]
+    ingest(workspace, *turns)
 
+    response = page.get(thread_url(workspace, turns[0]), {"thread": "t/1"})
+
+    shown = [
+        [message.text for block in turn.transcript.blocks for message in block.messages]
+        for turn in response.context["turns"]
+    ]
+    assert shown == [["one", "first"], ["two", "second"]]
+
+
+def test_the_transcript_states_that_a_turn_has_more_runs(page, workspace, turn, monkeypatch):
+    monkeypatch.setattr(loading, "RUNS_PER_PAGE", 2)
+
+    response = page.get(thread_url(workspace, turn), {"thread": "t/1"})
+
+    [only] = response.context["turns"]
+    assert only.is_cut
+    assert "This turn has more runs." in response.text
+
+
+def test_link_to_the_former_view_opens_the_transcript(page, workspace, turn):
     response = page.get(thread_url(workspace, turn), {"thread": "t/1", "view": "trajectory"})
 
-    (turn_steps,) = response.context["trajectory"].turns
-    assert sum(len(group.steps) for group in turn_steps.steps) == 2
-    assert "more steps than this page shows" in response.text
+    assert response.context["view"] == ""
+    assert len(response.context["turns"]) == 1
 
 
 def test_details_have_the_statistics_of_all_turns(page, workspace, turn):
@@ -99,7 +131,7 @@ def test_details_have_the_statistics_of_all_turns(page, workspace, turn):
     assert details.metadata == [("thread_id", "t/1"), ("tier", "gold")]
 
 
-@pytest.mark.parametrize("view", ["", "trajectory", "details"])
+@pytest.mark.parametrize("view", ["", "turns", "details"])
 def test_each_view_links_to_the_others_and_is_hidden_from_outsiders(page, workspace, turn, view):
     base = thread_url(workspace, turn)
     outsider = signed_in(create_workspace_user(WorkspaceFactory(), "admin"))
@@ -107,14 +139,14 @@ def test_each_view_links_to_the_others_and_is_hidden_from_outsiders(page, worksp
 
     response = page.get(base, params)
 
-    assert [title for _, title in response.context["views"]] == ["Trajectory", "Turns", "Details"]
+    assert [title for _, title in response.context["views"]] == ["Transcript", "Turns", "Details"]
     assert response.text.count('aria-current="page">') >= 1
     assert outsider.get(base, params).status_code == 404
     assert page.get(base, params | {"thread": "none"}).status_code == 404
     assert page.get(base, params | {"view": "other"}).status_code == 404
 
 
-@pytest.mark.parametrize("view", ["trajectory", "details"])
+@pytest.mark.parametrize("view", ["", "turns", "details"])
 def test_the_number_of_queries_does_not_grow_with_the_turns(page, workspace, turn, view):
     base, params = thread_url(workspace, turn), {"thread": "t/1", "view": view}
 
@@ -130,3 +162,21 @@ def test_the_number_of_queries_does_not_grow_with_the_turns(page, workspace, tur
         ingest(workspace, root, build_step(root, 60 * number, 60 * number + 3, run_type="tool"))
 
     assert count_queries() == before
+
+
+def test_question_that_is_asked_twice_is_shown_twice(page, workspace):
+    question = {"messages": [{"role": "user", "content": "Again?"}]}
+    answer = {"messages": [{"role": "assistant", "content": "Yes."}]}
+    turns = [
+        build_step(None, 60 * n, 60 * n + 9, inputs=question, outputs=answer, **THREAD_FIELDS)
+        for n in range(2)
+    ]
+    ingest(workspace, *turns)
+
+    response = page.get(thread_url(workspace, turns[0]), {"thread": "t/1"})
+
+    shown = [
+        [message.text for block in turn.transcript.blocks for message in block.messages]
+        for turn in response.context["turns"]
+    ]
+    assert shown == [["Again?", "Yes."]] * 2

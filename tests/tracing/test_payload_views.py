@@ -93,7 +93,7 @@ def thread_turn(page, workspace, inputs, outputs):
     run = wire_run(inputs=inputs, outputs=outputs, extra={"metadata": {"thread_id": "t"}})
     ingest(workspace, run)
     project_id = read_run(workspace, run["id"]).row.project_id
-    response = page.get(f"/o/{workspace.pk}/projects/p/{project_id}/thread?thread=t")
+    response = page.get(f"/o/{workspace.pk}/projects/p/{project_id}/thread?thread=t&view=turns")
     [turn] = response.context["thread"].turns
     return turn, response.content.decode()
 

@@ -26,11 +26,14 @@ from apps.datasets.querysets import ExampleRevisionQuerySet
 from apps.datasets.services.versions import LATEST, resolve_as_of
 from apps.datasets.wire import SPLIT_KEY, storable_json
 from apps.trace_store.errors import QueryTooSlow
+from apps.tracing.messages import find_excerpt
 
 PAGE_SIZE = 50
 SCAN_SECONDS = 8
 MAX_FILTER_LENGTH = 1000
 PREVIEW_CHARACTERS = 400
+READ_CHARACTERS = 4_000
+"""What a page reads of an object: enough for the messages of most examples."""
 _MAX_METADATA_SHOWN = 4
 
 
@@ -190,7 +193,7 @@ def _load_rows(rows: ExampleRevisionQuerySet, example_ids: Sequence[UUID]) -> li
 
 
 def _beginning(column: str) -> Left:
-    return Left(Cast(F(column), TextField()), PREVIEW_CHARACTERS)
+    return Left(Cast(F(column), TextField()), READ_CHARACTERS)
 
 
 def row_of(revision: Any) -> ExampleRow:
@@ -216,16 +219,19 @@ def row_of(revision: Any) -> ExampleRow:
 def preview(text: str) -> str:
     """Return one line for the beginning of a JSON object.
 
-    A single text is shown alone, several fields with their names; an object that is cut stays
-    JSON.
+    Of messages the last is shown, a single text alone, several fields with their names; an object
+    that is cut stays JSON.
     """
-    if len(text) >= PREVIEW_CHARACTERS:
+    if len(text) >= READ_CHARACTERS:
         return text[:PREVIEW_CHARACTERS]
     try:
         value = json.loads(text)
     except ValueError:
-        return text
-    return one_line(value) if isinstance(value, dict) else text
+        return text[:PREVIEW_CHARACTERS]
+    if (excerpt := find_excerpt(value)) is not None:
+        return " ".join(excerpt.split())[:PREVIEW_CHARACTERS]
+    line = one_line(value) if isinstance(value, dict) else text
+    return line[:PREVIEW_CHARACTERS]
 
 
 def _after(cursor: str) -> Q:

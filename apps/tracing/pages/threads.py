@@ -96,7 +96,12 @@ def load_thread_list(project: Project, state: ListState, page: int) -> ThreadLis
 
 
 def load_turns(
-    project: Project, key: str, *, cursor: str = "", payloads: Collection[Payload] = ()
+    project: Project,
+    key: str,
+    *,
+    cursor: str = "",
+    limit: int = TURNS_PER_PAGE,
+    payloads: Collection[Payload] = (),
 ) -> RunPage:
     """Load a page of the thread's turns (root runs), oldest first."""
     query = RunQuery(
@@ -108,7 +113,7 @@ def load_turns(
     return run_store.query(
         project.workspace_id,
         query,
-        limit=TURNS_PER_PAGE,
+        limit=limit,
         cursor=cursor or None,
         payloads=payloads,
     )

@@ -15,9 +15,16 @@ from apps.core.json import dumps_text
 from apps.organizations.permissions import Permission
 from apps.trace_store import RunRow, run_store
 from apps.tracing.models import Project, Share
-from apps.tracing.pages import run_views, traces
+from apps.tracing.pages import run_views, traces, transcripts
 from apps.tracing.pages.run_feedback import MAX_FEEDBACK, RunFeedback
 from apps.tracing.services import get_project, sharing
+from apps.tracing.services.sharing import SharedContent
+from apps.tracing.views.traces import (
+    TRANSCRIPT,
+    display_mode,
+    parse_offset,
+    transcript_context,
+)
 from apps.web_ui.badges import RUN_TYPES
 from apps.web_ui.pages import PageRequest, workspace_page
 
@@ -48,8 +55,8 @@ def public_trace(request: HttpRequest, token: UUID, run_id: UUID | None = None) 
     """Render the public page of a link; 404 if it was revoked."""
     shared = sharing.resolve_link(token)
     detail = shared.run(run_id)
-    rows = shared.feedback().filter(run_id=detail.row.id).order_by("-created_at", "-id")
-    feedback = [RunFeedback(row) for row in rows[:MAX_FEEDBACK]]
+    scores = shared.feedback().filter(run_id=detail.row.id).order_by("-created_at", "-id")
+    feedback = [RunFeedback(row) for row in scores[:MAX_FEEDBACK]]
     url = reverse("public-trace", args=[token])
     context = {
         "run": run_views.build_view(detail, feedback),
@@ -59,14 +66,36 @@ def public_trace(request: HttpRequest, token: UUID, run_id: UUID | None = None) 
     }
     if request.headers.get("HX-Request"):
         return _keep_private(render(request, "tracing/run.html", context))
-    workspace_id = shared.share.workspace_id
-    page = run_store.query(workspace_id, shared.query(), limit=sharing.MAX_RUNS_SHOWN)
+    rows = _read_rows(shared)
+    mode = display_mode(request, detail.row, rows)
     context |= {
-        "tree": traces.build_shared_tree([run.row for run in page.runs]),
+        "tree": traces.build_shared_tree(rows),
         "icons": dumps_text(RUN_TYPES),
-        "mode": "waterfall" if request.COOKIES.get("slipway_trace") == "waterfall" else "tree",
+        "mode": mode,
+        "has_transcript": transcripts.has_messages(rows),
     }
+    if mode == TRANSCRIPT:
+        transcript = transcripts.load_transcript(shared.share.workspace_id, shared.query(), rows)
+        context |= transcript_context(transcript, reverse("public-transcript", args=[token]))
     return _keep_private(render(request, "tracing/public_trace.html", context))
+
+
+@require_GET
+def public_transcript(request: HttpRequest, token: UUID) -> HttpResponse:
+    """Render the blocks of a later page of a shared transcript; 404 if the link was revoked."""
+    shared = sharing.resolve_link(token)
+    transcript = transcripts.load_transcript(
+        shared.share.workspace_id, shared.query(), _read_rows(shared), offset=parse_offset(request)
+    )
+    context = transcript_context(transcript, reverse("public-transcript", args=[token]))
+    context |= {"is_public": True, "run_base": f"{reverse('public-trace', args=[token])}/"}
+    return _keep_private(render(request, "tracing/transcript_blocks.html", context))
+
+
+def _read_rows(shared: SharedContent) -> list[RunRow]:
+    """Return the shared runs depth first, as many as a public page shows."""
+    page = run_store.query(shared.share.workspace_id, shared.query(), limit=sharing.MAX_RUNS_SHOWN)
+    return sorted((run.row for run in page.runs), key=lambda row: row.dotted_order)
 
 
 def _keep_private(response: HttpResponse) -> HttpResponse:

@@ -7,19 +7,22 @@ from uuid import UUID
 
 from django.http import HttpResponse
 from django.shortcuts import render
+from django.urls import reverse
 from django.views.decorators.http import require_GET
 
 from apps.core import errors
 from apps.organizations.permissions import Permission
 from apps.tracing.models import Project
-from apps.tracing.pages import filter_clauses, threads, trajectories
+from apps.tracing.pages import filter_clauses, threads, transcripts
 from apps.tracing.pages.run_list import ListState
 from apps.tracing.services import get_project
 from apps.web_ui.pages import PageRequest, workspace_page
 
-VIEWS = (("trajectory", "Trajectory"), ("", "Turns"), ("details", "Details"))
+VIEWS = (("", "Transcript"), ("turns", "Turns"), ("details", "Details"))
 """The views of a thread by query parameter."""
-_TEMPLATES = {"trajectory": "thread_trajectory", "": "thread", "details": "thread_details"}
+_TEMPLATES = {"": "thread_transcript", "turns": "thread", "details": "thread_details"}
+_FORMER_VIEWS = {"trajectory": ""}
+"""Views of old links, with what shows the same now."""
 
 
 @require_GET
@@ -29,6 +32,7 @@ def thread_detail(request: PageRequest, project_id: UUID) -> HttpResponse:
     project = get_project(request.caller.workspace_id, project_id)
     key, after = request.GET.get("thread", ""), request.GET.get("after", "")
     view = request.GET.get("view", "")
+    view = _FORMER_VIEWS.get(view, view)
     if not key or view not in dict(VIEWS):
         raise errors.NotFound
     result = _load_view(project, key, view, after)
@@ -41,12 +45,12 @@ def thread_detail(request: PageRequest, project_id: UUID) -> HttpResponse:
 def _load_view(project: Project, key: str, view: str, after: str) -> dict[str, Any] | None:
     """Load the data of the view; None if the thread does not exist."""
     match view:
-        case "trajectory":
-            steps = trajectories.load_trajectory(project, key, cursor=after)
-            if not steps.turns:
+        case "":
+            turns, next_cursor = transcripts.load_turn_transcripts(project, key, cursor=after)
+            if not turns:
                 return None
-            context = {"trajectory": steps, "max_steps": trajectories.MAX_STEPS}
-            return context | {"next_cursor": steps.next_cursor}
+            base = reverse("project-detail", args=[project.workspace_id, project.pk])
+            return {"turns": turns, "next_cursor": next_cursor, "run_base": f"{base}/r/"}
         case "details":
             stats = threads.load_details(project, key, cursor=after)
             return {"details": stats, "next_cursor": stats.next_cursor} if stats else None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
 from django.core.files.storage import default_storage
-from django.http import FileResponse, HttpResponse
+from django.http import FileResponse, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import urlencode
@@ -17,8 +18,9 @@ from apps.core.json import dumps_text
 from apps.organizations.permissions import Permission
 from apps.trace_store import Payload, RunQuery, RunRow, run_store
 from apps.tracing.models import Project
-from apps.tracing.pages import comparison, run_views, traces
+from apps.tracing.pages import comparison, run_views, traces, transcripts
 from apps.tracing.pages.run_views import RunPageData
+from apps.tracing.pages.transcripts import Transcript
 from apps.tracing.services import get_project
 from apps.tracing.views.feedback import feedback_context
 from apps.web_ui.badges import RUN_TYPES
@@ -34,6 +36,8 @@ INLINE_TYPES = (
     "application/pdf",
 )
 """Attachment types that browsers may render; others are downloads."""
+TRANSCRIPT = "transcript"
+MAX_OFFSET_DIGITS = 6
 MAX_CANDIDATES = 30
 """The maximum number of runs that the comparison page offers."""
 
@@ -56,21 +60,86 @@ def trace_detail(request: PageRequest, project_id: UUID, run_id: UUID) -> HttpRe
         return render(request, "tracing/run.html", context)
     url = reverse("project-detail", args=[project.workspace_id, project.pk])
     key = run.row.thread_key
+    tree = traces.load_trace(project, run.row.trace_id)
+    rows = [tree_run.row for tree_run in tree.runs]
+    mode = display_mode(request, run.row, rows)
     context |= {
-        "tree": traces.load_trace(project, run.row.trace_id),
+        "tree": tree,
         "tree_src": f"{url}/r/{run.row.trace_id}/tree.json",
         "run_base": f"{url}/r/",
         "thread_url": f"{url}/thread?{urlencode({'thread': key})}" if key else "",
         "icons": dumps_text(RUN_TYPES),
-        "mode": _display_mode(request),
+        "mode": mode,
+        "has_transcript": transcripts.has_messages(rows),
     }
+    if mode == TRANSCRIPT:
+        query = RunQuery(project_ids=[project.pk], trace_id=run.row.trace_id)
+        transcript = transcripts.load_transcript(project.workspace_id, query, rows)
+        context |= transcript_context(transcript, f"{url}/r/{run.row.trace_id}/transcript")
+        context["markdown_url"] = f"{url}/r/{run.row.trace_id}/transcript.md"
     return render(request, "tracing/trace.html", context)
 
 
-def _display_mode(request: PageRequest) -> str:
-    """Return the tree's display mode from the query parameter or the user's cookie."""
-    mode = request.GET.get("view", "") or request.COOKIES.get("slipway_trace", "")
-    return "waterfall" if mode == "waterfall" else "tree"
+def display_mode(request: HttpRequest, row: RunRow, rows: Sequence[RunRow]) -> str:
+    """Return how the page shows the trace: as a transcript, a tree or a waterfall.
+
+    The query parameter decides, else the reader's last choice. Traces with a conversation open as
+    a transcript at first, but for a link to a run within.
+    """
+    may_show = transcripts.has_messages(rows)
+    modes = (*((TRANSCRIPT,) if may_show else ()), "tree", "waterfall")
+    for mode in (request.GET.get("view", ""), request.COOKIES.get("slipway_trace", "")):
+        if mode in modes and (row.is_root or mode != TRANSCRIPT or "view" in request.GET):
+            return mode
+    return TRANSCRIPT if may_show and row.is_root else "tree"
+
+
+def transcript_context(transcript: Transcript | None, url: str) -> dict[str, Any]:
+    """Return what the templates of a page of a transcript need; `url` loads the next pages."""
+    if transcript is None:
+        return {"transcript": None, "blocks": (), "next_url": ""}
+    offset = transcript.next_offset
+    next_url = "" if offset is None else f"{url}?{urlencode({'after': offset})}"
+    return {"transcript": transcript, "blocks": transcript.blocks, "next_url": next_url}
+
+
+def parse_offset(request: HttpRequest) -> int:
+    """Return the number of runs before the page of a transcript; raises 404 for a bad one."""
+    value = request.GET.get("after", "0")
+    if not value.isdecimal() or len(value) > MAX_OFFSET_DIGITS:
+        raise errors.NotFound
+    return int(value)
+
+
+@require_GET
+@workspace_page(Permission.RUNS_READ)
+def trace_transcript(request: PageRequest, project_id: UUID, run_id: UUID) -> HttpResponse:
+    """Render the blocks of a later page of the trace's transcript."""
+    project = get_project(request.caller.workspace_id, project_id)
+    transcript = _load_transcript(project, run_id, parse_offset(request))
+    url = reverse("project-detail", args=[project.workspace_id, project.pk])
+    context = transcript_context(transcript, f"{url}/r/{run_id}/transcript")
+    return render(request, "tracing/transcript_blocks.html", context | {"run_base": f"{url}/r/"})
+
+
+@require_GET
+@workspace_page(Permission.RUNS_READ)
+def trace_transcript_markdown(request: PageRequest, project_id: UUID, run_id: UUID) -> HttpResponse:
+    """Return the first page of the trace's transcript as a Markdown file."""
+    project = get_project(request.caller.workspace_id, project_id)
+    text = transcripts.render_markdown(_load_transcript(project, run_id, 0))
+    response = HttpResponse(text, content_type="text/markdown; charset=utf-8")
+    response["Content-Disposition"] = f'attachment; filename="transcript-{run_id}.md"'
+    return response
+
+
+def _load_transcript(project: Project, trace_id: UUID, offset: int) -> Transcript:
+    rows = run_store.fetch_trace(project.workspace_id, trace_id, project_id=project.pk)
+    query = RunQuery(project_ids=[project.pk], trace_id=trace_id)
+    transcript = transcripts.load_transcript(project.workspace_id, query, rows, offset=offset)
+    if transcript is None:
+        raise errors.NotFound
+    return transcript
 
 
 @require_GET

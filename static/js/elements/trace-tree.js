@@ -69,6 +69,7 @@ class TraceTree extends HTMLElement {
     this.querySelector("input[type=search]")?.addEventListener("input", this.#filter);
     for (const tool of this.querySelectorAll("[data-mode-button]"))
       tool.addEventListener("click", () => this.#setMode(tool));
+    this.#transcriptLink?.addEventListener("click", () => saveCookie("trace", "transcript"));
     this.querySelector("[data-collapse-all]")?.addEventListener("click", () => this.#toggleAll());
     this.querySelector("[data-next-error]")?.addEventListener("click", () => this.#nextError());
     this.querySelector(".tree-options")?.addEventListener("change", this.#handleOptionChange);
@@ -98,6 +99,10 @@ class TraceTree extends HTMLElement {
 
   get #ruler() {
     return /** @type {HTMLElement | null} */ (this.querySelector(".tree-ruler-scale"));
+  }
+
+  get #transcriptLink() {
+    return /** @type {HTMLElement | null} */ (this.querySelector("[data-transcript-link]"));
   }
 
   get #isWaterfall() {
@@ -331,7 +336,8 @@ class TraceTree extends HTMLElement {
         `[data-mode-button="${this.#isWaterfall ? "tree" : "waterfall"}"]`,
       );
       if (other) this.#setMode(other);
-    } else return;
+    } else if (event.key === "t" && this.#transcriptLink) this.#transcriptLink.click();
+    else return;
     event.preventDefault();
   };
 
