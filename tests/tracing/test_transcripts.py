@@ -257,7 +257,7 @@ def test_error_shows_its_message_first_and_an_interrupt_is_no_error(page, worksp
         ("ValueError: no such order", False),
     ]
     assert "Waiting for input" in response.content.decode()
-    assert f'data-first-error="{runs[2]["id"]}"' in response.content.decode()
+    assert f'data-first-error="{runs[3]["id"]}"' in response.content.decode()
 
 
 def test_long_trace_is_shown_by_pages_that_repeat_nothing(page, workspace, monkeypatch):
