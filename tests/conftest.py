@@ -22,14 +22,19 @@ from pytest_django import DjangoDbBlocker
 
 from tests import agent_client, database, examples
 from tests import live as live_platform
-from tests.crash import recorder
+from tests.contract.deployment import commit
+from tests.crash import recorder as recorder_module
+from tests.crash.recorder import Recorder
 from tests.gate import run_folder
 from tests.installation import Installation, wait_until
 from tests.live import Live
+from tests.starvation import trial as trial_module
 from tests.starvation.trial import Trial
+from tests.starvation.victim import Victim
 
 LINES_OF_LOG = 25
-LIMITS = {
+KILLABLE = {
+    "EGRESS_NETWORKS": recorder_module.NETWORK,
     "ALLOW_PRIVATE_ADDRESSES": "true",  # webhook receivers are on this machine
     "WARM_GRAPH_HOSTS": "0",
     "AGENT_RUNS_PER_WORKER": "10",  # 8 of an organization, 7 of a deployment
@@ -39,7 +44,7 @@ LIMITS = {
     "MAX_DEPLOYMENTS": "4",
     "MAX_REVISIONS_PER_DAY": "6",
 }
-"""Settings of the installation `limited`."""
+"""Settings of the installation `killable`."""
 FAST_HASHER = "django.contrib.auth.hashers.MD5PasswordHasher"
 
 
@@ -64,44 +69,60 @@ def live() -> Live:
 
 @pytest.fixture(scope="session")
 def killable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    """The installation whose processes are killed, by tests of the group `machine`.
+    """The installation that is attacked and whose processes are killed, by the group `machine`.
 
-    One for all of them: a start costs more than many kills.
+    One for all of them: a start costs more than many kills. Its limits are low, so that few
+    requests reach them.
     """
-    installation = Installation(
-        tmp_path_factory.mktemp("killable") / "data", EGRESS_NETWORKS=recorder.NETWORK
-    )
+    installation = Installation(tmp_path_factory.mktemp("killable") / "data", **KILLABLE)
     installation.start()
     installation.wait_until_ready()
     yield installation
     assert installation.stop() == 0
-
-
-@pytest.fixture(scope="session")
-def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    """The installation with low limits, for tests of the group `limited`.
-
-    The tests reach its limits with few requests, and the shared live platform stays usable.
-    """
-    installation = Installation(
-        tmp_path_factory.mktemp("limited") / "data",
-        **LIMITS,
-    )
-    installation.start()
-    installation.wait_until_ready()
-    yield installation
-    assert installation.stop() == 0
-
-
-@pytest.fixture(scope="session")
-def trial(limited: Installation, tmp_path_factory: pytest.TempPathFactory) -> Trial:
-    """Two organizations of the limited installation, each with an agent: victim and attacker."""
-    return Trial(limited, tmp_path_factory.mktemp("trial"))
 
 
 @pytest.fixture(scope="session")
 def killable_key(killable: Installation) -> str:
     return killable.bootstrap()["api_key"]
+
+
+@pytest.fixture(scope="session")
+def recorder() -> Iterator[Recorder]:
+    with Recorder() as recorder:
+        yield recorder
+
+
+@pytest.fixture(scope="session")
+def killable_repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository with all graphs of the installation `killable`."""
+    repository = tmp_path_factory.mktemp("agents") / "repository"
+    commit(trial_module.AGENT, repository)
+    return repository
+
+
+@pytest.fixture(scope="session")
+def killable_agent_url(
+    killable: Installation, killable_repository: Path, recorder: Recorder
+) -> str:
+    """The agent of the installation's first organization, without traces."""
+    killable.wait_until_ready()
+    variables = f"RECORDER={recorder.url}", trial_module.NO_TRACES
+    return killable.deploy("victim", killable_repository, *variables)
+
+
+@pytest.fixture(scope="session")
+def whole_trial(
+    killable: Installation, killable_key: str, killable_repository: Path, killable_agent_url: str
+) -> Trial:
+    victim = Victim(killable.url, killable_key, killable_agent_url)
+    return Trial(killable, killable_repository, victim)
+
+
+@pytest.fixture
+def trial(whole_trial: Trial) -> Trial:
+    """Two organizations of the installation `killable`, each with an agent: victim and attacker."""
+    whole_trial.installation.wait_until_ready()
+    return whole_trial
 
 
 @dataclass(frozen=True)
@@ -186,7 +207,7 @@ INTEGRATION_FOLDERS = {
 }
 
 
-OWN_PROCESSES = {"host", "killable", "limited"}
+OWN_PROCESSES = {"host", "killable"}
 """Fixtures that start processes."""
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import psutil
 
@@ -161,6 +162,19 @@ class Installation:
         )
         assert not check or completed.returncode == 0, completed.stderr
         return completed
+
+    def deploy(
+        self, name: str, repository: Path, *variables: str, organization: str = "Slipway"
+    ) -> str:
+        """Deploy a repository with `KEY=VALUE` variables, wait, and return the agent's URL."""
+        options = [word for variable in variables for word in ("--env", variable)]
+        completed = self.manage(
+            "deploy", "--organization", organization, "--name", name, "--git", str(repository),
+            *options, "--wait", "--json",
+        )  # fmt: skip
+        # With a PUBLIC_URL, the printed address is not one of this machine.
+        path = urlsplit(json.loads(completed.stdout)["agent_url"]).path
+        return f"{self.url}{path}"
 
     def bootstrap(self) -> dict[str, str]:
         """`manage.py bootstrap` for the organization that the first start created."""

@@ -365,7 +365,7 @@ def committed(transactional_db: None) -> Any:
         cursor.execute("TRUNCATE trace_store_run, trace_store_run_payload")
 
 
-@pytest.mark.xdist_group("machine")
+@pytest.mark.integration
 def test_callers_without_access_open_no_stream_and_no_socket(committed):
     keys = Callers(committed).keys
     callers = {"anonymous": {}, **{name: {"x-api-key": key} for name, key in keys.items()}}

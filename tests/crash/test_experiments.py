@@ -5,16 +5,12 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
-import subprocess
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -24,7 +20,7 @@ import pytest
 from langsmith import Client
 from langsmith.utils import LangSmithConflictError, LangSmithError
 
-from tests.installation import Installation, open_to_builds, wait_until
+from tests.installation import Installation, wait_until
 
 pytestmark = [
     pytest.mark.lifecycle,
@@ -38,19 +34,16 @@ REPETITIONS, CONCURRENCY = 2, 8
 
 
 class Platform:
-    """The installation with the doubling agent deployed."""
+    """The installation with an agent whose graph `doubling` is evaluated."""
 
-    def __init__(self, installation: Installation, key: str, folder: Path) -> None:
+    def __init__(self, installation: Installation, key: str, agent_url: str) -> None:
         self.installation = installation
         self.api_url = f"{installation.url}/api/v1"
         self.key = key
         self.http = httpx.Client(base_url=self.api_url, headers={"X-Api-Key": key}, timeout=60)
-        installation.manage(
-            "deploy", "--organization", "Slipway", "--name", "doubling",
-            "--git", str(create_repository(folder / "repository")), "--wait", "--json",
-        )  # fmt: skip
         deployments = self.request("GET", "/v2/deployments").json()["resources"]
-        (self.deployment_id,) = [row["id"] for row in deployments if row["name"] == "doubling"]
+        slug = agent_url.rpartition("/")[2]
+        (self.deployment_id,) = [row["id"] for row in deployments if row["name"] == slug]
 
     def client(self) -> Client:
         return Client(api_url=self.api_url, api_key=self.key)
@@ -78,24 +71,10 @@ class Platform:
         wait_until(lambda: self.installation.is_back(role, process), f"another {role}")
 
 
-def create_repository(folder: Path) -> Path:
-    folder.mkdir()
-    shutil.copy(Path(__file__).parent / "doubling_agent.py", folder / "agent.py")
-    config = {"dependencies": ["."], "graphs": {"doubling": "./agent.py:graph"}}
-    (folder / "langgraph.json").write_text(json.dumps(config))
-    identity = ["-c", "user.name=t", "-c", "user.email=t@example.com"]
-    for arguments in (
-        ["init", "-q", "-b", "main"],
-        ["add", "."],
-        [*identity, "commit", "-qm", "doubling"],
-    ):
-        subprocess.run(["git", "-C", str(folder), *arguments], check=True)
-    return open_to_builds(folder)
-
-
 @pytest.fixture(scope="module")
-def platform(killable, killable_key, tmp_path_factory) -> Iterator[Platform]:
-    platform = Platform(killable, killable_key, tmp_path_factory.mktemp("doubling"))
+def platform(killable, killable_key, killable_agent_url) -> Iterator[Platform]:
+    killable.wait_until_ready()
+    platform = Platform(killable, killable_key, killable_agent_url)
     with closing(platform.http):
         yield platform
 
@@ -192,6 +171,7 @@ def run_experiment(platform: Platform, size: int) -> None:
             f"/datasets/{dataset.id}/experiment-jobs",
             json={
                 "deployment_id": platform.deployment_id,
+                "assistant_id": "doubling",
                 "repetitions": REPETITIONS,
                 "concurrency": CONCURRENCY,
             },

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-import subprocess
 import time
 from collections import Counter
-from pathlib import Path
 
 import httpx
 import pytest
 from langgraph_sdk import get_sync_client
 
-from tests.crash.recorder import Recorder
-from tests.installation import Installation, open_to_builds, wait_until
+from tests.installation import Installation, wait_until
 
 pytestmark = [pytest.mark.lifecycle, pytest.mark.xdist_group("machine")]
 
@@ -23,18 +18,11 @@ FINAL = {"success", "error", "timeout", "interrupted"}
 
 
 class Agent:
-    """The installation with the five-node agent deployed."""
+    """A client of the five-node agent, and its installation."""
 
-    def __init__(self, installation: Installation, key: str, folder: Path, recorder: Recorder):
+    def __init__(self, installation: Installation, key: str, url: str) -> None:
         self.installation = installation
-        completed = self.installation.manage(
-            "deploy", "--organization", "Slipway", "--name", "five",
-            "--git", str(create_repository(folder / "repository")),
-            "--env", f"RECORDER={recorder.url}", "--env", "LANGSMITH_TRACING=false",
-            "--wait", "--json",
-        )  # fmt: skip
-        address = json.loads(completed.stdout)["agent_url"]
-        self.client = get_sync_client(url=address, api_key=key)
+        self.client = get_sync_client(url=url, api_key=key)
 
     def wait_for_status(self, thread_id: str, run_id: str) -> str:
         """Wait until the run is final and return its status; failed requests are repeated."""
@@ -51,24 +39,9 @@ class Agent:
         return statuses[-1]
 
 
-def create_repository(folder: Path) -> Path:
-    folder.mkdir()
-    shutil.copy(Path(__file__).parent / "agent.py", folder)
-    config = {"dependencies": ["."], "graphs": {"five": "./agent.py:graph"}}
-    (folder / "langgraph.json").write_text(json.dumps(config))
-    identity = ["-c", "user.name=t", "-c", "user.email=t@example.com"]
-    for arguments in (
-        ["init", "-q", "-b", "main"],
-        ["add", "."],
-        [*identity, "commit", "-qm", "5"],
-    ):
-        subprocess.run(["git", "-C", str(folder), *arguments], check=True)
-    return open_to_builds(folder)
-
-
 @pytest.fixture(scope="module")
-def agent(killable, killable_key, tmp_path_factory, recorder):
-    agent = Agent(killable, killable_key, tmp_path_factory.mktemp("five"), recorder)
+def agent(killable, killable_key, killable_agent_url):
+    agent = Agent(killable, killable_key, killable_agent_url)
     with agent.client:
         yield agent
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +13,7 @@ import pytest
 from langgraph_sdk import get_sync_client
 
 from apps.agent_server.run_state_sql import LOST_ERROR
-from tests.crash.test_kills import FINAL, create_repository
+from tests.crash.test_kills import FINAL
 from tests.installation import wait_until
 
 pytestmark = [pytest.mark.lifecycle, pytest.mark.xdist_group("machine")]
@@ -31,11 +30,10 @@ class TracedAgent:
     def __init__(self, installation, key: str, repository, recorder) -> None:
         self.installation = installation
         self.recorder = recorder
-        completed = installation.manage(
-            "deploy", "--organization", "Slipway", "--name", PROJECT, "--git", str(repository),
-            "--env", f"RECORDER={recorder.url}", "--env", "NODE_SECONDS=0.3", "--wait", "--json",
-        )  # fmt: skip
-        self.agent = get_sync_client(url=json.loads(completed.stdout)["agent_url"], api_key=key)
+        url = installation.deploy(
+            PROJECT, repository, f"RECORDER={recorder.url}", "NODE_SECONDS=0.3"
+        )
+        self.agent = get_sync_client(url=url, api_key=key)
         self.traces = httpx.Client(
             base_url=installation.url, headers={"X-Api-Key": key}, timeout=60
         )
@@ -83,10 +81,9 @@ class TracedAgent:
 
 
 @pytest.fixture(scope="module")
-def traced(killable, killable_key, tmp_path_factory, recorder):
-    repository = create_repository(tmp_path_factory.mktemp("traced") / "repository")
+def traced(killable, killable_key, killable_repository, recorder):
     killable.wait_until_ready()
-    agent = TracedAgent(killable, killable_key, repository, recorder)
+    agent = TracedAgent(killable, killable_key, killable_repository, recorder)
     with agent.agent, agent.traces:
         yield agent
 

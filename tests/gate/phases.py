@@ -30,7 +30,7 @@ PHASES = (UNIT, ENGINE, LIVE, SERIAL)
 def find_phase(item: pytest.Item) -> Phase:
     """Return the one phase that runs this test."""
     groups = {mark.args[0] for mark in item.iter_markers("xdist_group") if mark.args}
-    if groups & {"machine", "limited"}:
+    if "machine" in groups:
         return SERIAL
     is_browser = item.get_closest_marker("browser") or groups & {"browser", "use-stream"}
     if is_browser or item.get_closest_marker("live"):

@@ -18,7 +18,8 @@ from apps.core.instance import Instance
 from config.env import BASE_DIR
 from tests.contract.deployment import deploy
 
-pytestmark = pytest.mark.xdist_group("machine")
+# One worker of pytest-xdist, so that the agent is built once.
+pytestmark = pytest.mark.xdist_group("malicious")
 
 REFUSALS = {"FileNotFoundError", "PermissionError", "OSError", "ConnectionRefusedError"}
 MAX_ANSWER_SECONDS = 20.0
@@ -163,6 +164,7 @@ def test_agent_gains_no_privileges_and_leaves_no_files(malicious):
 
 
 @pytest.mark.slow  # it loads the machine for minutes
+@pytest.mark.xdist_group("machine")
 @pytest.mark.parametrize("attack", ["fork_forever", "fill_memory"])
 def test_platform_responds_while_an_agent_exhausts_its_limits(
     live, malicious, sample_agent, attack

@@ -21,7 +21,6 @@ from tests.tenant_fixtures import create_tracing_rows
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.django_db(transaction=True),
-    pytest.mark.xdist_group("machine"),
 ]
 
 

@@ -14,7 +14,7 @@ from tests.installation import wait_until
 from tests.receiver import Receiver
 from tests.starvation.trial import Trial
 
-pytestmark = pytest.mark.xdist_group("limited")
+pytestmark = pytest.mark.xdist_group("machine")
 
 ANSWER_SECONDS = 60
 

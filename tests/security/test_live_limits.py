@@ -23,7 +23,7 @@ from tests.starvation import attacks
 from tests.starvation.trial import Trial
 from tests.starvation.victim import make_run
 
-pytestmark = pytest.mark.xdist_group("limited")
+pytestmark = pytest.mark.xdist_group("machine")
 
 MB = 1_048_576
 ANSWER_SECONDS = 60

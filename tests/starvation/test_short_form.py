@@ -12,7 +12,7 @@ import pytest
 from tests.starvation.trial import Trial, TrialLength, TrialResult
 from tests.starvation.victim import QUERY_LIMIT, make_run
 
-pytestmark = pytest.mark.xdist_group("limited")
+pytestmark = pytest.mark.xdist_group("machine")
 
 LENGTH = TrialLength(before=0.5, during=2, after=0.5)
 # What the attacker must get: requests of unauthenticated senders end, others are held or refused.

@@ -13,8 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
 
@@ -23,10 +21,11 @@ from tests.contract.deployment import commit
 from tests.installation import Installation
 from tests.starvation.victim import Phase, Victim
 
-AGENT = Path(__file__).parent / "agent"
-VICTIM, ATTACKER = "Slipway", "Attacker"
+AGENT = Path(__file__).parents[1] / "killable_agent"
+ATTACKER = "Attacker"
 STARTED_SECONDS = 2.0
 """Until an attack is under way."""
+NO_TRACES = "LANGSMITH_TRACING=false"
 MIN_SHARE = 0.8
 """Of the throughput before the attack."""
 
@@ -68,31 +67,15 @@ class TrialResult:
 class Trial:
     """The running platform with both organizations and their agents."""
 
-    def __init__(self, installation: Installation, folder: Path) -> None:
-        self.installation = installation
-        self.repository = folder / "agent"
-        commit(AGENT, self.repository)
-        key = installation.bootstrap()["api_key"]
-        victim_agent_url = self.deploy(VICTIM, "victim", self.repository)
-        self.victim = Victim(installation.url, key, victim_agent_url)
-        facts = self._manage(
+    def __init__(self, installation: Installation, repository: Path, victim: Victim) -> None:
+        self.installation, self.repository, self.victim = installation, repository, victim
+        completed = installation.manage(
             *("bootstrap", "--organization", ATTACKER, "--email", "attacker@localhost", "--json")
         )
-        self.attacker_key: str = facts["api_key"]
-        self.attacker_agent_url = self.deploy(ATTACKER, "attacker", self.repository)
-
-    def deploy(self, organization: str, name: str, repository: Path) -> str:
-        """Deploy the repository and return the agent's URL."""
-        deployed = self._manage(
-            "deploy", "--organization", organization, "--name", name,
-            "--git", str(repository), "--env", "LANGSMITH_TRACING=false", "--wait", "--json",
-        )  # fmt: skip
-        # With a PUBLIC_URL, the printed address is not one of this machine.
-        return self.installation.url + urlsplit(deployed["agent_url"]).path
-
-    def _manage(self, *arguments: str) -> dict[str, Any]:
-        result: dict[str, Any] = json.loads(self.installation.manage(*arguments).stdout)
-        return result
+        self.attacker_key: str = json.loads(completed.stdout)["api_key"]
+        self.attacker_agent_url = installation.deploy(
+            "attacker", repository, NO_TRACES, organization=ATTACKER
+        )
 
     async def run(self, attack: str, length: TrialLength) -> TrialResult:
         """Attack once, while the victim uses the platform."""
@@ -149,7 +132,12 @@ def running_trial() -> Iterator[Trial]:
     installation.start()
     try:
         installation.wait_until_ready()
-        yield Trial(installation, folder)
+        repository = folder / "agent"
+        commit(AGENT, repository)
+        key = installation.bootstrap()["api_key"]
+        victim_agent_url = installation.deploy("victim", repository, NO_TRACES)
+        victim = Victim(installation.url, key, victim_agent_url)
+        yield Trial(installation, repository, victim)
     finally:
         installation.stop()
         shutil.rmtree(folder)

@@ -20,7 +20,6 @@ from tests.factories.tracing import count_stored_runs, ingest, wire_run
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.django_db(transaction=True, serialized_rollback=False),
-    pytest.mark.xdist_group("machine"),
 ]
 RUNS, BATCH = 30, 8
 
