@@ -36,7 +36,7 @@ _OUTSIDE_EXACTLY = frozenset(
         *("/sign-in", "/sign-up", "/sign-out", "/organizations", "/end-impersonation"),
     }
 )
-_SHARED_PAGE = re.compile(rf"/public/{_UUID}/[rd](?:/{_UUID})?")
+_SHARED_PAGE = re.compile(rf"/public/{_UUID}/[rd](?:/(?:{_UUID}|transcript))?")
 
 
 def counted_path(path: str) -> str:

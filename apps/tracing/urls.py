@@ -72,7 +72,7 @@ urlpatterns = [
     path("o/<uuid:workspace_id>/settings", include(settings_pages)),
     path(f"{PROJECTS}/p/<uuid:project_id>", include(project)),
     path("public/<uuid:token>/r", sharing.public_trace, name="public-trace"),
-    path("public/<uuid:token>/transcript", sharing.public_transcript, name="public-transcript"),
+    path("public/<uuid:token>/r/transcript", sharing.public_transcript, name="public-transcript"),
     path("public/<uuid:token>/r/<uuid:run_id>", sharing.public_trace, name="public-trace-run"),
     path("o/<uuid:workspace_id>/r/<uuid:run_id>", traces.trace_redirect, name="trace-redirect"),
 ]

@@ -141,5 +141,6 @@ def test_pages_and_health_checks_are_not_counted_and_the_api_is():
 def test_shared_pages_are_not_counted_and_their_api_is():
     assert not is_counted(f"/public/{ID}/r")
     assert not is_counted(f"/public/{ID}/r/{ID}")
+    assert not is_counted(f"/public/{ID}/r/transcript")
     assert is_counted(f"/public/{ID}/run")
     assert is_counted(f"/public/{ID}/runs/query")

@@ -358,14 +358,14 @@ def test_public_link_shows_the_transcript_of_its_trace_alone(page, workspace, de
     token = Share.unscoped.get().token
 
     response = Client().get(f"/public/{token}/r")
-    later = Client().get(f"/public/{token}/transcript?after=2")
+    later = Client().get(f"/public/{token}/r/transcript?after=2")
 
     assert response.context["mode"] == "transcript"
     assert "It arrives on Tuesday." in response.content.decode()
     assert str(workspace.pk) not in response.content.decode()
     assert (later.status_code, later["Cache-Control"]) == (200, "private, no-store")
     page.post(f"{url}/share", {"action": "revoke"})
-    assert Client().get(f"/public/{token}/transcript").status_code == 404
+    assert Client().get(f"/public/{token}/r/transcript").status_code == 404
 
 
 def test_trace_of_2000_runs_renders_in_time(page, workspace):

@@ -34,6 +34,7 @@ OPEN_ROUTES = [
     "/public/<token>/feedbacks",
     "/public/<token>/r",
     "/public/<token>/r/<run>",
+    "/public/<token>/r/transcript",
     "/v2/public/<token>/run/<run>",
     "/v2/public/<token>/runs/query",
 ]
