@@ -35,7 +35,6 @@ _OUTPUTS: Final = (
     "choices",
     "candidates",
     "output",
-    "data",
     "stringified_raw_response",
     "promptFeedback",
     "stop_reason",
@@ -77,12 +76,11 @@ def rewrite_raw_request(span: Span) -> bool:
             others[name] = value
     inputs = {name: fields.pop(name) for name in _INPUTS if name in fields}
     outputs = {name: fields.pop(name) for name in _OUTPUTS if name in fields}
-    if not inputs or not outputs:
+    if not inputs or not outputs.keys() - {"usage", "usageMetadata"}:
         return False
-    is_embedding = "data" in outputs and "input" in inputs
     model = fields.pop("model", None) or fields.pop("modelVersion", None)
     span.attributes = others | {
-        "gen_ai.operation.name": "embeddings" if is_embedding else "chat",
+        "gen_ai.operation.name": "chat",
         "gen_ai.system": provider,
         "gen_ai.prompt": inputs,
         "gen_ai.completion": outputs,
@@ -98,7 +96,7 @@ def complete_call(span: Span) -> bool:
 
     That is so for a span of the application, if LiteLLM also sent a raw request for each call. It
     sends none without message content and in the mode of the semantic conventions, and one without
-    a response for streams and cached answers: then the last call is all that is known.
+    a response for streams, cached answers and embeddings: then the last call is all that is known.
     """
     attributes = span.attributes
     if _CALL not in attributes:
@@ -116,7 +114,8 @@ def complete_call(span: Span) -> bool:
     return (
         span.source.scope_name != _SCOPE
         and not _STATED_KINDS & attributes.keys()
-        and {"gen_ai.system", "gen_ai.operation.name", "gen_ai.response.model"} <= attributes.keys()
+        and {"gen_ai.system", "gen_ai.output.messages", "gen_ai.response.model"}
+        <= attributes.keys()
         and attributes.get("llm.is_streaming") != "True"
         and attributes.get("litellm.cache_hit") is not True
     )

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from apps.ingest.otlp.litellm import complete_call, parse_literal, rewrite_raw_request
+from apps.ingest.otlp.run_mapping import map_span
 from apps.ingest.otlp.spans import Span, SpanSource
 
 CALL = {
@@ -15,6 +16,7 @@ CALL = {
     "gen_ai.system": "openai",
     "gen_ai.operation.name": "chat",
     "gen_ai.response.model": "gpt-4o",
+    "gen_ai.output.messages": "[]",
     "llm.is_streaming": "False",
 }
 TOOL_CALL = {
@@ -118,6 +120,8 @@ def test_raw_request_has_inputs_outputs_and_model(
         ("litellm", {}),
         ("litellm", {"guardrail_name": "pii"}),
         ("litellm", {"llm.openai.messages": "[]"}),
+        ("litellm", {"llm.openai.messages": "[]", "llm.openai.usage": "{}"}),
+        ("litellm", {"llm.azure.input": "['one']", "llm.azure.data": "[]"}),
         ("litellm", {**CALL, "llm.openai.messages": "[]", "llm.openai.choices": "[]"}),
         ("app", {"llm.openai.messages": "[]", "llm.openai.choices": "[]"}),
     ],
@@ -136,7 +140,7 @@ def test_span_of_the_application_contains_calls_if_each_has_a_span() -> None:
     # The application says that it is one.
     assert not complete_call(build_span("app", CALL | {"openinference.span.kind": "LLM"}))
     # Without content or as a stream, this is all that is known of the call.
-    for name in ("gen_ai.operation.name", "gen_ai.system", "gen_ai.response.model"):
+    for name in ("gen_ai.output.messages", "gen_ai.system", "gen_ai.response.model"):
         assert not complete_call(
             build_span("app", {key: value for key, value in CALL.items() if key != name})
         )
@@ -185,3 +189,10 @@ def test_details_of_usage_are_read() -> None:
     complete_call(span)
     assert span.attributes["gen_ai.usage.prompt_tokens_details.cached_tokens"] == 64
     assert span.attributes["gen_ai.usage.completion_tokens_details.reasoning_tokens"] == 8
+
+
+@pytest.mark.parametrize("function", ["embedding", "aembedding"])
+def test_embeddings_have_their_run_type(function: str) -> None:
+    span = build_span("litellm", {"litellm.call_id": "id", "llm.request.type": function})
+
+    assert map_span(span).run_type == "embedding"
