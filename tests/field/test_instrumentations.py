@@ -46,9 +46,20 @@ def library(request):
 @pytest.fixture
 def runs(exporter, workspace, library):
     """The stored runs of the library's trace, in the order of the tree."""
-    request = Parse((RECORDED / f"{library}.json").read_text(), ExportTraceServiceRequest())
+    send(exporter, read_recorded(library), library)
+    return read_runs(workspace, library)
+
+
+def read_recorded(library):
+    return Parse((RECORDED / f"{library}.json").read_text(), ExportTraceServiceRequest())
+
+
+def send(exporter, request, library):
     response = exporter.send(request.SerializeToString(), langsmith_project=library)
     assert (response.status_code, response.content) == (200, b"")
+
+
+def read_runs(workspace, library):
     process_pending_runs()
     query = RunQuery(project_ids=[project_id_of(workspace, library)])
     rows = [run.row for run in run_store.query(workspace.pk, query, limit=100).runs]
@@ -94,3 +105,27 @@ def test_messages_and_image_of_each_library_are_stored(library, runs):
         inputs = json.dumps(json.loads(call.json(Payload.INPUTS)))
         assert "What is the weather here?" in inputs
         assert ("iVBORw0KGgo" in inputs) == (library not in WITHOUT_IMAGE)
+
+
+@pytest.mark.parametrize("library", ["litellm_request_span", "litellm_within_span"])
+def test_calls_of_litellm_are_counted_once_if_each_span_arrives_alone(exporter, workspace, library):
+    recorded = read_recorded(library)
+    for resource_spans in recorded.resource_spans:
+        for scope_spans in resource_spans.scope_spans:
+            for span in scope_spans.spans:
+                request = ExportTraceServiceRequest()
+                scope = request.resource_spans.add().scope_spans.add()
+                scope.scope.CopyFrom(scope_spans.scope)
+                scope.spans.append(span)
+                send(exporter, request, library)
+    rows = [run.row for run in read_runs(workspace, library)]
+
+    [root] = [row for row in rows if row.is_root]
+    calls = [row for row in rows if row.run_type == "llm"]
+    assert [row.usage.total_tokens for row in calls] == [100, 100]
+    assert (root.usage.total_tokens, root.usage.total_cost) == (200, 2 * GPT_4O_COST)
+    names = {"litellm_request_span": "litellm_request", "litellm_within_span": "raw_gen_ai_request"}
+    assert {row.name for row in calls} == {names[library]}
+    repeated = [row for row in rows if row.name == "raw_gen_ai_request" and row not in calls]
+    assert len(repeated) == (2 if library == "litellm_request_span" else 0)
+    assert {(row.run_type, row.usage.total_tokens) for row in repeated} <= {("chain", None)}

@@ -11,7 +11,7 @@ import orjson
 
 from apps.ingest.decoders import IngestRequest, ProjectOf
 from apps.ingest.operations import RejectedItem, RunOperation, WireRun
-from apps.ingest.otlp import rules
+from apps.ingest.otlp import litellm, rules
 from apps.ingest.otlp.attributes import parse_uuid
 from apps.ingest.otlp.run_mapping import map_span
 from apps.ingest.otlp.spans import (
@@ -46,12 +46,16 @@ def build_request(decoded: DecodedSpans, *, project: str | None) -> IngestReques
                 continue  # Logfire announces a started span; the finished span follows.
             if to_datetime(span.start_ns or span.end_ns) > latest_start:
                 raise RejectedItem("The span starts in the future.")
+            repeats_call = litellm.rewrite_raw_request(span)
+            has_calls_below = litellm.complete_call(span)
             run = map_span(span)
+            if has_calls_below and run.run_type == "llm":
+                run.run_type = "chain"
             _set_project(run, span, project)
             operation = RunOperation(False, run, location=label)
             operation.unread_usage = find_unread_attributes(span.attributes)
             if not _take_sdk_position(run, span.attributes):
-                assembler.add(operation, span)
+                assembler.add(operation, span, repeats_call=repeats_call)
         except RejectedItem as error:
             request.reject(label, error)
         except (RecursionError, orjson.JSONEncodeError):
@@ -114,8 +118,9 @@ class BatchAssembler:
     nodes: dict[int, SpanNode] = field(default_factory=dict)
     """Nodes by `id()` of their operation."""
 
-    def add(self, operation: RunOperation, span: Span) -> None:
+    def add(self, operation: RunOperation, span: Span, *, repeats_call: bool = False) -> None:
         node = build_node(operation, span)
+        node.repeats_call = repeats_call
         operation.run.id = node.key
         self.nodes[id(operation)] = node
 

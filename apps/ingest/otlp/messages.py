@@ -70,7 +70,8 @@ def from_parts(message: Any) -> list[Any]:
     for part in message["parts"]:
         kind = part.get("type") if isinstance(part, dict) else None
         if kind == "text":
-            blocks.append({"type": "text", "text": part.get("content")})
+            # LiteLLM 1.110.2 sends the text of a message with an image as the API has it.
+            blocks.append({"type": "text", "text": part.get("content", part.get("text"))})
         elif kind in {"tool_call", "server_tool_call"}:
             calls.append(_tool_call(part))
         elif kind in {"tool_call_response", "server_tool_call_response"}:

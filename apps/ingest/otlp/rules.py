@@ -36,7 +36,8 @@ RUN_TYPES: Final[Mapping[str, Mapping[str, str]]] = {
         "tool": "tool",
     },
     "traceloop.llm.request.type": {"embedding": "embedding", "*": "llm"},
-    "llm.request.type": {"embedding": "embedding", "*": "llm"},
+    # LiteLLM names the function that was called.
+    "llm.request.type": {"embedding": "embedding", "aembedding": "embedding", "*": "llm"},
     "gen_ai.operation.name": {
         "chat": "llm",
         "completion": "llm",

@@ -24,6 +24,15 @@ from apps.trace_store.dotted_order import SEGMENT_LENGTH, TreePosition, format_s
 
 MAX_DEPTH = 1000
 """Deeper runs are placed below the root, because dotted orders grow with each level."""
+USAGE_COLUMNS = (
+    "prompt_tokens",
+    "completion_tokens",
+    "total_tokens",
+    "prompt_cost",
+    "completion_cost",
+    "total_cost",
+    "usage_details",
+)
 START_TOLERANCE = timedelta(milliseconds=1)
 """JavaScript SDKs put a counter into the digits below milliseconds."""
 
@@ -42,6 +51,8 @@ class SpanNode:
     root_run_id: UUID
     """The run id if the span is the root."""
     is_sdk: bool = False
+    repeats_call: bool = False
+    """Below a model call, the span is the same call again."""
 
     trace: UUID = field(init=False)
     key: UUID = field(init=False)
@@ -81,6 +92,7 @@ def place_spans(workspace_id: UUID, nodes: Sequence[SpanNode], project_of: Proje
     if sdk_traces:
         _match_sdk_runs(workspace_id, sdk_traces, project_of)
     _load_relatives(workspace_id, [item for item in assemblers if not item.tree.is_new])
+    _count_calls_once(workspace_id, assemblers)
     waiting: list[WaitingSpan] = []
     for assembler in assemblers:
         waiting += assembler.assemble(project_of)
@@ -306,6 +318,40 @@ def _load_relatives(workspace_id: UUID, assemblers: Sequence[_TraceAssembler]) -
     for assembler in assemblers:
         keys = assembler.missing_parents() & dotted_orders.keys()
         assembler.stored |= {key: dotted_orders[key] for key in keys}
+
+
+def _count_calls_once(workspace_id: UUID, assemblers: Sequence[_TraceAssembler]) -> None:
+    """Make a span a chain without usage if its parent is the model call that it repeats.
+
+    LiteLLM sends the parent first. If it arrives later, the span stays a model call; the totals of
+    the trace leave out calls below calls.
+    """
+    repeats: list[tuple[SpanNode, UUID]] = []
+    """Spans and the run ids of their parents that were stored before."""
+    for assembler in assemblers:
+        tree = assembler.tree
+        for node in assembler.nodes:
+            if not node.repeats_call or node.parent_key is None:
+                continue
+            parent = assembler.nodes_by_key.get(node.parent_key)
+            if parent is None:
+                is_root = node.parent_span_id == tree.root_span
+                repeats.append((node, tree.root_run_id if is_root else node.parent_key))
+            elif parent.operation.run.run_type == "llm":
+                _remove_usage(node.operation)
+    if repeats:
+        rows = run_store.fetch_rows(workspace_id, {parent for _, parent in repeats})
+        calls = {row.id for row in rows if row.run_type == "llm"}
+        for node, parent_id in repeats:
+            if parent_id in calls:
+                _remove_usage(node.operation)
+
+
+def _remove_usage(operation: RunOperation) -> None:
+    columns = operation.content.columns
+    columns["run_type"] = "chain"
+    for name in USAGE_COLUMNS:
+        columns.pop(name, None)
 
 
 def _match_sdk_runs(
