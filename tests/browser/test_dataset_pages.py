@@ -131,6 +131,8 @@ def test_example_is_edited_beside_the_list_with_schema_errors(session):
     page.locator(".row-link").first.click()
     page.get_by_role("link", name="Edit").click()
     inputs = page.get_by_role("textbox", name="Inputs")
+    inputs.wait_for()
+    session.wait_for_elements()  # the editor's script is loaded with the panel
     inputs.fill('{"n": ')
     page.get_by_text("Not valid JSON").wait_for()
     inputs.fill('{"n": "one"}')
