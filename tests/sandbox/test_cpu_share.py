@@ -301,7 +301,10 @@ class TestSessions:
         monkeypatch.setattr(cpu_groups.cpu_groups, "create", lambda: None)
         if not watchdog._has_autogroup():
             skip_now("this kernel does not share the CPU between sessions")
-        with folders.start("import time; time.sleep(60)") as process:
+        script = "print('ready', flush=True); input()"
+        with folders.start(script, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            # Before, the tree has processes of the start that end at once.
+            assert read_line(process.stdout) == b"ready\n"
             yield watchdog.SandboxWatch(process)
 
     def test_sessions_get_the_nice_value_of_the_sandbox(self, watch):
