@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import traceback
 from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
+from .failure_log import log_failure
 from .project import AgentProject, ProjectError
 from .rpc import RpcClient, RunChannel
 from .users import User
@@ -74,8 +74,8 @@ class Application:
             return None
         try:
             document: dict[str, Any] = json.loads(json.dumps(build()))
-        except Exception:  # noqa: BLE001  (agent code; its routes are served without a description)
-            traceback.print_exc()
+        except Exception as error:  # noqa: BLE001  (its routes are served without a description)
+            log_failure(error, "the OpenAPI document of `http.app`")
             return None
         return document
 
@@ -117,7 +117,7 @@ class Application:
             await self._app(scope, receive, send)
         except Exception as error:  # noqa: BLE001  (an application without lifespan support raises)
             if is_startup_sent and not started.done() and not _is_unknown_scope(error):
-                traceback.print_exception(error)
+                log_failure(error, "the start-up of `http.app`")
         if not started.done():
             started.set_result(None)
 
@@ -161,7 +161,7 @@ class AsgiSession:
             reason = "cancelled"
         except Exception as error:  # noqa: BLE001  (whatever the author's code raises)
             if not self._is_disconnected:
-                traceback.print_exception(error)
+                log_failure(error, f"{self._scope['path']!r:.200} of `http.app`")
             reason = type(error).__name__
         self._channel.notify("over", reason)
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl
 from uuid import UUID
 
+from .failure_log import log_failure
 from .project import AgentProject, ProjectError
 from .users import STUDIO, InvalidUser, User, parse_user
 
@@ -87,7 +87,7 @@ class AuthRunner:
             value = _convert_types(params.get("value") or {})
             result = await self._authorize(resource, params["action"], user, value)
         except InvalidUser as error:
-            _print_traceback(error)
+            log_failure(error, "authentication")
             return {"refused": {"status": 401, "detail": str(error)}}
         except Exception as error:  # noqa: BLE001  (whatever the author's code raises)
             return {"user": user, "refused": _refusal(error, is_authenticated=user is not None)}
@@ -225,13 +225,9 @@ def _refusal(error: Exception, *, is_authenticated: bool) -> dict[str, Any]:
     if is_authenticated and isinstance(error, AssertionError) and str(error):
         # LangGraph's examples refuse by assertion; the message is for the caller.
         return {"status": 403, "detail": str(error)}
-    _print_traceback(error)
     step = "authorization" if is_authenticated else "authentication"
+    log_failure(error, step)
     return {
         "status": 403 if is_authenticated else 401,
         "detail": f"The agent's {step} failed: {type(error).__name__}",
     }
-
-
-def _print_traceback(error: Exception) -> None:
-    traceback.print_exception(error)

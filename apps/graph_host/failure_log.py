@@ -8,6 +8,11 @@ import traceback
 MAX_FRAMES = 40
 """Of each exception in a chain; a recursion has a thousand."""
 MAX_CHARACTERS = 32_000
+CONTINUATION = "\x1f"
+"""Begins each line of a traceback that is not indented; the worker removes it.
+
+So the lines of an error's text, which may look like anything, have the level of the failure.
+"""
 
 
 def error_text(error: BaseException) -> str:
@@ -27,4 +32,6 @@ def log_failure(error: BaseException, subject: str) -> None:
     if len(text) > MAX_CHARACTERS:
         half = MAX_CHARACTERS // 2
         text = f"{text[:half]}\n...\n{text[-half:]}"
-    print(f"ERROR: {subject} failed\n{text}", file=sys.stderr, flush=True)  # noqa: T201
+    lines = [line if line[:1].isspace() else CONTINUATION + line for line in text.split("\n")]
+    text = "\n".join([f"ERROR: {subject} failed", *lines])
+    print(text, file=sys.stderr, flush=True)  # noqa: T201

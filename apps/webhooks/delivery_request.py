@@ -17,17 +17,14 @@ import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from uuid import UUID
 
 import h11
 
 from apps.core import ssrf
 from apps.core.ssrf import IPAddress
-from apps.webhooks.policy import (
-    WebhookBlocked,
-    WebhookPolicy,
-    WebhookTarget,
-    resolve_with_timeout,
-)
+from apps.webhooks import resolution
+from apps.webhooks.policy import WebhookBlocked, WebhookPolicy, WebhookTarget
 
 TIMEOUT_SECONDS = 15.0
 CONNECT_TIMEOUT_SECONDS = 5.0
@@ -61,11 +58,16 @@ class DeliveryResult:
         return not self.error
 
 
-async def send(webhook: WebhookRequest, *, seconds: float = TIMEOUT_SECONDS) -> DeliveryResult:
-    """Send the request once. Failures are returned, not raised."""
+async def send(
+    webhook: WebhookRequest, *, owner_id: UUID | None = None, seconds: float = TIMEOUT_SECONDS
+) -> DeliveryResult:
+    """Send the request once. Failures are returned, not raised.
+
+    Names of one owner are resolved in few threads.
+    """
     try:
         async with asyncio.timeout(seconds):
-            return _to_result(await _post(webhook))
+            return _to_result(await _post(webhook, owner_id))
     except WebhookBlocked as error:
         return DeliveryResult(error=error.detail, is_final=True)
     except ssrf.ResolutionFailed:
@@ -111,8 +113,8 @@ def _retry_after(response: h11.Response) -> float:
     return 0.0
 
 
-async def _post(webhook: WebhookRequest) -> h11.Response:
-    reader, writer = await _connect(webhook)
+async def _post(webhook: WebhookRequest, owner_id: UUID | None) -> h11.Response:
+    reader, writer = await _connect(webhook, owner_id)
     try:
         connection = h11.Connection(h11.CLIENT)
         target = webhook.target
@@ -140,10 +142,11 @@ async def _post(webhook: WebhookRequest) -> h11.Response:
         writer.transport.abort()
 
 
-async def _connect(webhook: WebhookRequest) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def _connect(
+    webhook: WebhookRequest, owner_id: UUID | None
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     target = webhook.target
-    loop = asyncio.get_running_loop()
-    addresses = await loop.run_in_executor(None, resolve_with_timeout, target.host)
+    addresses = await resolution.resolve_async(target.host, owner_id)
     allowed = (
         webhook.rules.reachable(target.host, addresses) if webhook.rules is not None else addresses
     )

@@ -1,8 +1,8 @@
 """Sends the webhooks of a worker process, on an event loop in its own thread.
 
 It is woken when a webhook becomes due in this process, and periodically for retries and deliveries
-of other workers. The concurrency per group (an agent, a subscription) is limited because of slow
-receivers.
+of other workers. The concurrency per group (an agent, a subscription) and per organization is
+limited because of slow receivers and name servers.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ T = TypeVar("T")
 
 MAX_CONCURRENT = 200
 MAX_CONCURRENT_PER_GROUP = 50
+MAX_CONCURRENT_PER_OWNER = 100
 BATCH_SIZE = 25
 LEASE_SECONDS = TIMEOUT_SECONDS + 45
 """A delivery whose result is not recorded within the lease is due again."""
@@ -49,13 +50,19 @@ class ClaimedDelivery:
     """Deliveries of a group share a limit of concurrency."""
     request: WebhookRequest | DeliveryResult
     """The request to send, or the result if nothing is to be sent."""
+    organization_id: UUID | None = None
+    """Shares a limit, too; without it, the group stands for it."""
+
+    @property
+    def owner_id(self) -> UUID:
+        return self.organization_id or self.group_id
 
 
 class DeliveryQueue(Protocol):
     """The rows of an app's deliveries; a module may implement it."""
 
     def claim(self, limit: int, excluded: Collection[UUID], /) -> Sequence[ClaimedDelivery]:
-        """Claim due deliveries whose group is not excluded."""
+        """Claim due deliveries whose group and organization are not excluded."""
 
     def record(self, delivery: ClaimedDelivery, result: DeliveryResult, seconds: float, /) -> None:
         """Record an attempt and schedule the next one."""
@@ -80,6 +87,7 @@ class DeliveryWorker:
         self._awake = asyncio.Event()
         self._open: set[asyncio.Task[None]] = set()
         self._per_group: Counter[UUID] = Counter()
+        self._per_owner: Counter[UUID] = Counter()
         self._thread = threading.Thread(target=self._run, name="webhook-delivery", daemon=True)
         self._thread.start()
 
@@ -118,9 +126,11 @@ class DeliveryWorker:
         """Start all due deliveries, within the limits of concurrency."""
         while capacity := min(BATCH_SIZE, MAX_CONCURRENT - len(self._open)):
             full = [group for group, n in self._per_group.items() if n >= MAX_CONCURRENT_PER_GROUP]
+            full += [owner for owner, n in self._per_owner.items() if n >= MAX_CONCURRENT_PER_OWNER]
             deliveries_claimed = await self._in_database(self._deliveries.claim, capacity, full)
             for delivery in deliveries_claimed:
                 self._per_group[delivery.group_id] += 1
+                self._per_owner[delivery.owner_id] += 1
                 task = self._loop.create_task(self._deliver(delivery))
                 self._open.add(task)
                 task.add_done_callback(self._open.discard)
@@ -140,18 +150,17 @@ class DeliveryWorker:
             log.exception("Recording the result of webhook %s failed.", delivery.id)
         finally:
             was_full = len(self._open) >= MAX_CONCURRENT
-            group = delivery.group_id
-            was_full |= self._per_group[group] >= MAX_CONCURRENT_PER_GROUP
-            self._per_group[group] -= 1
-            if not self._per_group[group]:
-                del self._per_group[group]
+            was_full |= self._per_group[delivery.group_id] >= MAX_CONCURRENT_PER_GROUP
+            was_full |= self._per_owner[delivery.owner_id] >= MAX_CONCURRENT_PER_OWNER
+            _decrement(self._per_group, delivery.group_id)
+            _decrement(self._per_owner, delivery.owner_id)
             if was_full:
                 self._awake.set()
 
     async def _send(self, delivery: ClaimedDelivery, request: WebhookRequest) -> DeliveryResult:
         """Send; an unexpected failure is an attempt, too, so that attempts end."""
         try:
-            return await delivery_request.send(request)
+            return await delivery_request.send(request, owner_id=delivery.owner_id)
         except Exception:
             log.exception("Sending webhook %s failed.", delivery.id)
             return DeliveryResult(error="The webhook could not be sent.")
@@ -162,6 +171,13 @@ class DeliveryWorker:
             return work(*args, **kwargs)
 
         return await self._loop.run_in_executor(self._database, call)
+
+
+def _decrement(counts: Counter[UUID], key: UUID) -> None:
+    """Count one less, without an entry for none."""
+    counts[key] -= 1
+    if not counts[key]:
+        del counts[key]
 
 
 class LazyDeliveryWorker:

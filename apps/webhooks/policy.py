@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 import threading
-from concurrent.futures import ThreadPoolExecutor
-from concurrent.futures import TimeoutError as ResolutionTimeout
 from dataclasses import dataclass
-from functools import cache
 from urllib.parse import SplitResult, urlsplit
+from uuid import UUID
 
-from apps.core import errors, ssrf, sync_bridge
+from apps.core import errors, ssrf
+from apps.core.name_resolver import NotStarted
 from apps.core.ssrf import IPAddress
+from apps.webhooks import resolution
 
 MAX_URL_LENGTH = 4096
-RESOLVE_TIMEOUT_SECONDS = 3.0
 DEFAULT_PORTS = {"http": 80, "https": 443}
 _INVALID_CHARACTERS = re.compile(r"[\x00-\x20\x7f\\]")
 
@@ -124,8 +122,8 @@ class WebhookPolicy:
             raise WebhookBlocked(f"{host} is on this machine or on a private network.") from None
 
 
-def validate(url: str, policy: WebhookPolicy) -> str:
-    """Validate the URL of a webhook. Raises `WebhookBlocked`.
+def validate(url: str, policy: WebhookPolicy, owner_id: UUID | None = None) -> str:
+    """Validate the URL of a webhook, of an organization if given. Raises `WebhookBlocked`.
 
     Resolves the host, so it must run in a thread. Each delivery repeats the checks, so while other
     threads wait for name servers, the host of this webhook is not resolved now: a tenant whose name
@@ -134,13 +132,15 @@ def validate(url: str, policy: WebhookPolicy) -> str:
     target = policy.parse_target(url)
     if target.is_own:
         return url
-    if (address := _parse_address(target.host)) is not None:
+    if (address := resolution.parse_address(target.host)) is not None:
         policy.reachable(target.host, [address])
     elif _validations.acquire(blocking=False):
         try:
-            policy.reachable(target.host, resolve_with_timeout(target.host))
+            policy.reachable(target.host, resolution.resolve(target.host, owner_id))
         except ssrf.ResolutionFailed:
             raise WebhookBlocked(f"the host {target.host} cannot be resolved.") from None
+        except NotStarted:
+            pass
         finally:
             _validations.release()
     return url
@@ -151,29 +151,8 @@ _MAX_VALIDATIONS = 2
 _validations = threading.BoundedSemaphore(_MAX_VALIDATIONS)
 
 
-def _parse_address(host: str) -> IPAddress | None:
-    try:
-        return ipaddress.ip_address(host)
-    except ValueError:
-        return None
-
-
-def resolve_with_timeout(host: str) -> list[IPAddress]:
-    """Resolve with a timeout, for name servers that do not answer. Raises `ResolutionFailed`."""
-    sync_bridge.require_thread()
-    try:
-        return _resolver_pool().submit(ssrf.resolve, host).result(RESOLVE_TIMEOUT_SECONDS)
-    except ResolutionTimeout:
-        raise ssrf.ResolutionFailed(host) from None
-
-
-@cache
-def _resolver_pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(8, thread_name_prefix="resolver")
-
-
 def _normalize_host(name: str) -> str:
-    if (address := _parse_address(name)) is not None:
+    if (address := resolution.parse_address(name)) is not None:
         return str(address)
     try:
         host = name.rstrip(".").encode("idna").decode().lower()

@@ -414,6 +414,28 @@ def test_an_agent_with_slow_receivers_is_limited_to_its_concurrency(end_run, rec
             slow.next()
 
 
+def test_an_organization_with_slow_receivers_is_limited_over_all_its_agents(
+    end_run, receiver, monkeypatch
+):
+    monkeypatch.setattr(shared_worker, "MAX_CONCURRENT_PER_OWNER", 3)
+    monkeypatch.setattr(shared_worker, "BATCH_SIZE", 3)
+    gate = threading.Event()
+    with Receiver() as slow:
+        slow.hold = lambda: gate.wait(120) or None
+        for _ in range(6):
+            end_run(slow.url)
+        delivery_worker.wake()
+        for _ in range(3):
+            slow.next()
+
+        organization_id = WebhookDelivery.unscoped.first().workspace.organization_id
+        assert deliveries.claim(10, [organization_id]) == []
+        assert slow.count_unread == 0
+        gate.set()
+        for _ in range(3):
+            slow.next()
+
+
 def test_old_deliveries_are_deleted_after_the_retention_period(end_run, receiver, settings):
     wait_for_delivery(end_run(receiver.url))
     assert deliveries.delete_old() == 0
@@ -442,7 +464,7 @@ def test_long_retry_after_delays_the_next_attempt_by_an_hour(end_run, answer):
 
 
 def test_unexpected_failures_of_sending_count_as_attempts(end_run, receiver, monkeypatch):
-    async def fail(_):
+    async def fail(*_, **__):
         raise RuntimeError("unexpected")
 
     monkeypatch.setattr(delivery_request, "send", fail)

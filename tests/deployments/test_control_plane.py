@@ -145,6 +145,14 @@ def test_served_deployment_has_its_url(call, settings):
         ({"source_config": {"repo_url": URL, "listener_id": "x"}}, 400, "listener_id"),
         ({"source_config": {"repo_url": URL, "listener_config": {"a": 1}}}, 400, "listener_config"),
         ({"source_config": {"repo_url": URL, "template_id": "x"}}, 400, "template_id"),
+        ({"source_config": {"repo_url": URL, "integration_id": "x"}}, 400, "integration_id"),
+        ({"source_config": {"repo_url": URL, "repo_branch": "next"}}, 400, "repo_branch is read"),
+        ({"build_on_push": True}, 422, "build_on_push: The field is unknown here; it belongs in s"),
+        ({"repo_ref": "main"}, 422, "belongs in source_revision_config"),
+        ({"source_config": {"repo_url": URL, "repo_uri": "x"}}, 422, "source_config.repo_uri: "),
+        ({"source_revision_config": {"ref": "x"}}, 422, "source_revision_config.ref: "),
+        ({"source_revision_config": {"repo_commit_sha": "0" * 40}}, 400, "repo_commit_sha is read"),
+        ({"secrets": [{"name": "A", "value": "x", "from": "b"}]}, 422, "from: "),
         ({"secrets": [{"name": "REDIS_URI", "value": "x"}]}, 400, "REDIS_URI"),
         ({"secrets": [{"name": "A B", "value": "x"}]}, 422, "is not a valid variable name"),
         ({"secrets": "x"}, 422, "secrets"),
@@ -165,6 +173,74 @@ def test_invalid_input_is_rejected_with_a_message(call, changes, status, message
     assert isinstance(body["detail"], str)
     assert message in body["detail"]
     assert Deployment.unscoped.count() == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "message"),
+    [
+        ({"build_on_push": True}, 422, "build_on_push: The field is unknown here"),
+        ({"resource_spec": {"cpu": 1}}, 422, "it belongs in source_config"),
+        ({"integration_id": "x"}, 422, "integration_id: The field is unknown here"),
+        ({"name": "other"}, 422, "name: The field is unknown."),
+        ({"source": "internal_docker"}, 422, "source: The field is unknown."),
+        ({"source_config": {"build_on_push": True}}, 400, "build_on_push is not supported"),
+        ({"source_config": {"resource_spec": {"cpu": 1}}}, 400, "resource_spec is not supported"),
+        ({"source_config": {"integration_id": "x"}}, 400, "integration_id is not supported"),
+        ({"source_config": {"repo_branch": "next"}}, 400, "repo_branch is read-only"),
+        ({"source_config": {"deployment_type": "prod"}}, 400, "deployment_type cannot be changed"),
+        ({"source_revision_config": {"repo_commit_sha": "0" * 40}}, 400, "is read-only"),
+    ],
+)
+@pytest.mark.parametrize("route", ["patch ", "post /revisions"])
+def test_changes_without_an_effect_are_rejected(call, route, change, status, message):
+    created = create(call)
+    method, _, path = route.partition(" ")
+
+    answer = call(method, f"/v2/deployments/{created['id']}{path}", change)
+
+    assert answer[0] == status
+    assert message in answer[1]["detail"]
+    assert Revision.unscoped.count() == 1
+    assert call("get", f"/v2/deployments/{created['id']}")[1] == created
+
+
+def test_read_only_fields_may_be_sent_back(call):
+    created = create(call)
+    Revision.unscoped.update(commit_sha="a" * 40)
+    path = f"/v2/deployments/{created['id']}"
+    _, read = call("get", path)
+
+    status, _ = call(
+        "patch",
+        path,
+        {
+            "source_config": read["source_config"],
+            "source_revision_config": {**read["source_revision_config"], "repo_ref": "next"},
+            "unheard_of": None,
+        },
+    )
+
+    assert read["source_config"]["repo_branch"] == "main"
+    assert read["source_revision_config"]["repo_commit_sha"] == "a" * 40
+    assert status == 200
+    assert Revision.unscoped.order_by("-number").first().ref == "next"
+
+
+def test_unknown_filters_are_rejected(call):
+    created = create(call)
+    path = f"/v2/deployments/{created['id']}"
+
+    answers = [
+        call("get", "/v2/deployments?image_version=1"),
+        call("get", "/v2/deployments?tag_value_ids=x"),
+        call("get", f"{path}/revisions?state=DEPLOYED"),
+        call("delete", f"{path}?keep_project=1"),
+        call("post", f"/v1/projects/{created['id']}/deploy_logs", {"severity": "ERROR"}),
+    ]
+
+    assert [status for status, _ in answers] == [422] * len(answers)
+    assert all("The field is unknown." in body["detail"] for _, body in answers)
+    assert call("get", path)[0] == 200
 
 
 def test_duplicate_name_is_rejected(call):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import threading
 from contextlib import asynccontextmanager
 
 import pytest
 
+from apps.core.name_resolver import Resolver
 from apps.deployments.sandbox.egress import connections
 from apps.deployments.sandbox.egress import rules as egress_rules
 from apps.deployments.sandbox.egress.connections import RequestRejected, parse_head
@@ -187,3 +189,27 @@ async def test_silent_connection_is_closed(monkeypatch):
         with pytest.raises((ConnectionError, EOFError)):
             await asyncio.wait_for(reader.readexactly(1), 60)
         writer.close()
+
+
+async def test_name_servers_that_do_not_answer_delay_only_their_own_sandbox(monkeypatch):
+    released = threading.Event()
+
+    def resolve(host):
+        if host == "slow.example":
+            assert released.wait(60)
+        return [ipaddress.ip_address("93.184.216.34")]
+
+    monkeypatch.setattr(connections.ssrf, "resolve", resolve)
+    monkeypatch.setattr(connections, "_resolver", Resolver(threads=4, threads_per_owner=3))
+    monkeypatch.setattr(connections, "RESOLVE_SECONDS", 60)
+    attacker = connections.Connections(Rules([], []), uses_operator_proxy=False)
+    other = connections.Connections(Rules([], []), uses_operator_proxy=False)
+
+    slow = [asyncio.create_task(attacker._resolve("slow.example")) for _ in range(20)]
+    await asyncio.sleep(0)
+    found = await other._resolve("quick.example")
+
+    assert found == [ipaddress.ip_address("93.184.216.34")]
+    assert not any(task.done() for task in slow)
+    released.set()
+    await asyncio.gather(*slow)

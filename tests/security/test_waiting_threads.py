@@ -11,7 +11,7 @@ import pytest
 from apps.core import ssrf
 from apps.core.errors import RateLimited
 from apps.prompts.services import webhooks as prompt_webhooks
-from apps.webhooks import policy
+from apps.webhooks import policy, resolution
 from apps.webhooks.delivery_request import DeliveryResult
 from apps.webhooks.policy import WebhookBlocked, WebhookPolicy
 
@@ -45,11 +45,11 @@ def test_name_servers_that_do_not_answer_hold_two_threads(
 ) -> None:
     """Every run, cron and webhook may name an address, whose name server may be the tenant's."""
 
-    def resolve(host: str) -> list[ssrf.IPAddress]:
+    def resolve(host: str, _: object) -> list[ssrf.IPAddress]:
         assert released.wait(WAIT_SECONDS)
         raise ssrf.ResolutionFailed(host)
 
-    monkeypatch.setattr(policy, "resolve_with_timeout", resolve)
+    monkeypatch.setattr(resolution, "resolve", resolve)
     with ThreadPoolExecutor(ATTEMPTS) as pool:
         futures: list[Future[object]] = [
             pool.submit(policy.validate, f"https://{number}.evil.example/", WebhookPolicy())

@@ -15,6 +15,7 @@ from django.conf import settings
 
 from apps.agent_runtime.db.write_batch import FencingToken
 from apps.agent_runtime.hosts.launch import Launcher, RevisionRef, StartingHost
+from apps.agent_runtime.hosts.log_levels import LineLevels
 from apps.agent_runtime.hosts.loopback_calls import LoadAsgiApp, LoopbackCalls
 from apps.agent_server.run_state_sql import TRACE_DELAY_SECONDS
 from apps.graph_host import wire
@@ -55,7 +56,8 @@ class HostSession(Protocol):
         """Handle the exit of the host; no frame follows."""
 
 
-LogSink = Callable[[RevisionRef, list[str]], None]
+LogSink = Callable[[RevisionRef, list[tuple[str, str]]], None]
+"""Takes lines of output, each with its level."""
 UnreportedSink = Callable[[Sequence[FencingToken]], None]
 """Takes the runs whose traces a host may not have sent completely before its process ended."""
 
@@ -94,6 +96,7 @@ class GraphHost:
         self._partial_line = b""
         self._is_output_closed = launched.process.stdout is None
         self._last_lines: deque[str] = deque(maxlen=20)
+        self._levels = LineLevels()
         self.link = Link(launched.socket, self._on_frame, self._on_close, MAX_UNSENT_BYTES)
         self._loopback_calls = LoopbackCalls(self.link, revision.deployment_id, load_asgi_app)
         self._pauses: set[asyncio.Task[None]] = set()
@@ -290,8 +293,9 @@ class GraphHost:
         ]
         texts = [text.rstrip() for text in texts if text.strip()]
         if texts:
-            self._last_lines.extend(texts)
-            self._log(self.revision, texts)
+            entries = [self._levels.split(text) for text in texts]
+            self._last_lines.extend(text for _, text in entries)
+            self._log(self.revision, entries)
 
 
 class HostPool:

@@ -11,7 +11,6 @@ from apps.agent_runtime.hosts.launch import RevisionRef
 
 logger = logging.getLogger(__name__)
 
-LEVELS = frozenset(("DEBUG", "WARNING", "ERROR", "CRITICAL"))
 BATCH_SECONDS = 0.5
 MAX_QUEUED_LINES = 5_000
 """Further lines are dropped and counted, so that one agent cannot slow the others down."""
@@ -22,12 +21,13 @@ class HostLogWriter:
 
     def __init__(self, pool: ConnectionPool) -> None:
         self._pool = pool
-        self._lines: dict[RevisionRef, list[str]] = {}
+        self._lines: dict[RevisionRef, list[tuple[str, str]]] = {}
         self._queued_count = 0
         self._dropped_count = 0
         self._task: asyncio.Task[None] | None = None
 
-    def add(self, revision: RevisionRef, lines: list[str]) -> None:
+    def add(self, revision: RevisionRef, lines: list[tuple[str, str]]) -> None:
+        """Queue lines, each with its level."""
         if self._queued_count > MAX_QUEUED_LINES:
             self._dropped_count += len(lines)
             return
@@ -45,22 +45,18 @@ class HostLogWriter:
         while self._lines:
             await asyncio.sleep(BATCH_SECONDS)
             lines, self._lines, self._queued_count = self._lines, {}, 0
-            for revision, texts in lines.items():
-                await self._write(revision, texts)
+            for revision, entries in lines.items():
+                await self._write(revision, entries)
 
-    async def _write(self, revision: RevisionRef, texts: list[str]) -> None:
+    async def _write(self, revision: RevisionRef, entries: list[tuple[str, str]]) -> None:
         if self._dropped_count:
-            texts.append(f"... {self._dropped_count} lines dropped: the output is too fast")
+            text = f"... {self._dropped_count} lines dropped: the output is too fast"
+            entries.append(("INFO", text))
             self._dropped_count = 0
-        levels = [_find_level(text) for text in texts]
+        levels = [level for level, _ in entries]
+        texts = [text for _, text in entries]
         ids = [revision.workspace_id, revision.deployment_id, revision.revision_id]
         try:
             await self._pool.fetch_rows(statements.ADD_LOG_LINES, [*ids, levels, texts])
         except Exception:
             logger.exception("Writing log lines of revision %s failed.", revision.revision_id)
-
-
-def _find_level(text: str) -> str:
-    """Return the level that a line of Python's `logging` or of the graph host begins with."""
-    word = text.partition(":")[0]
-    return word if word in LEVELS else "INFO"

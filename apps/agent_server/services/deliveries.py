@@ -58,19 +58,21 @@ class _Sender:
 
 
 def claim(limit: int, excluded: Collection[UUID] = ()) -> list[ClaimedDelivery]:
-    """Claim due webhooks of all deployments that are not excluded.
+    """Claim due webhooks of all deployments that are not excluded, nor their organizations.
 
     A delivery whose result is not recorded within the lease is due again.
     """
     with connection.cursor() as cursor:
-        cursor.execute(statements.CLAIM, [list(excluded), limit, LEASE_SECONDS])
+        params = [list(excluded), list(excluded), limit, LEASE_SECONDS]
+        cursor.execute(statements.CLAIM, params)
         rows = cursor.fetchall()
     senders: dict[UUID, _Sender | None] = {}
     return [_build_delivery(row, senders) for row in rows]
 
 
 def _build_delivery(row: tuple[Any, ...], senders: dict[UUID, _Sender | None]) -> ClaimedDelivery:
-    id_, attempt, workspace_id, deployment_id, run_id, thread_id, url, payload, *times = row
+    id_, attempt, workspace_id, deployment_id, run_id, thread_id, url, payload, *rest = row
+    *times, organization_id = rest
     if deployment_id not in senders:
         senders[deployment_id] = _load_sender(workspace_id, deployment_id)
     sender = senders[deployment_id]
@@ -84,7 +86,7 @@ def _build_delivery(row: tuple[Any, ...], senders: dict[UUID, _Sender | None]) -
             request = _build_request(sender, f"msg_{id_}", url, body)
         except WebhookBlocked as error:
             request = DeliveryResult(error=error.detail, is_final=True)
-    return ClaimedDelivery(id_, attempt, deployment_id, request)
+    return ClaimedDelivery(id_, attempt, deployment_id, request, organization_id)
 
 
 def _load_sender(workspace_id: UUID, deployment_id: UUID) -> _Sender | None:

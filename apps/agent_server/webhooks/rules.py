@@ -32,4 +32,4 @@ def policy_of(webhooks: Webhooks) -> WebhookPolicy:
 
 def validate(url: str, route: Route) -> str:
     """Validate the URL of a webhook of the agent. Raises `WebhookBlocked`."""
-    return policy.validate(url, policy_of(route.serving.webhooks))
+    return policy.validate(url, policy_of(route.serving.webhooks), route.organization_id)

@@ -35,6 +35,9 @@ WITH due AS (
     SELECT id FROM agent_server_webhookdelivery
     WHERE status IN ('due', 'sending') AND due_at <= clock_timestamp()
       AND deployment_id <> ALL(%s::uuid[])
+      AND workspace_id NOT IN (
+          SELECT id FROM organizations_workspace WHERE organization_id = ANY(%s::uuid[])
+      )
     ORDER BY due_at LIMIT %s
     FOR UPDATE SKIP LOCKED
 )
@@ -43,7 +46,8 @@ SET status = 'sending', attempts = w.attempts + 1,
     due_at = clock_timestamp() + make_interval(secs => %s::float8)
 FROM due WHERE w.id = due.id
 RETURNING w.id, w.attempts, w.workspace_id, w.deployment_id, w.run_id, w.thread_id, w.url,
-    w.payload::text, w.run_created_at, w.run_started_at, w.run_ended_at
+    w.payload::text, w.run_created_at, w.run_started_at, w.run_ended_at,
+    (SELECT organization_id FROM organizations_workspace WHERE id = w.workspace_id)
 """
 
 _RECORD_ATTEMPT = """log = log || %s::text::jsonb,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from rest_framework import serializers
@@ -93,12 +94,41 @@ def _source_config(deployment: Deployment) -> dict[str, Any]:
     }
 
 
-class SecretSerializer(serializers.Serializer[Any]):
+class StrictSerializer(serializers.Serializer[Any]):
+    """Rejects unknown fields by name, which would have no effect; null counts as absent."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        if isinstance(data, Mapping):
+            unknown = [
+                str(name)
+                for name, value in data.items()
+                if name not in self.fields and value is not None
+            ]
+            if unknown:
+                raise serializers.ValidationError(
+                    {f"{name:.100}": [_unknown_field_message(name)] for name in unknown}
+                )
+        return super().to_internal_value(data)
+
+
+def _unknown_field_message(name: str) -> str:
+    for section, serializer in (
+        ("source_config", SourceConfigSerializer),
+        ("source_revision_config", RevisionConfigSerializer),
+    ):
+        if name in serializer().fields:
+            return f"The field is unknown here; it belongs in {section}."
+    return "The field is unknown."
+
+
+class SecretSerializer(StrictSerializer):
     name = serializers.CharField(max_length=255)
     value = serializers.CharField(allow_blank=True, trim_whitespace=False, max_length=262_144)
 
 
-class SourceConfigSerializer(serializers.Serializer[Any]):
+class SourceConfigSerializer(StrictSerializer):
+    integration_id = serializers.CharField(required=False, allow_null=True, allow_blank=True)
+    repo_branch = serializers.CharField(required=False, allow_null=True, allow_blank=True)
     repo_url = serializers.CharField(max_length=2000, required=False, allow_null=True)
     deployment_type = serializers.ChoiceField(
         sorted(DEPLOYMENT_TYPES), required=False, allow_null=True
@@ -113,16 +143,17 @@ class SourceConfigSerializer(serializers.Serializer[Any]):
     build_command = serializers.CharField(required=False, allow_null=True, allow_blank=True)
 
 
-class RevisionConfigSerializer(serializers.Serializer[Any]):
+class RevisionConfigSerializer(StrictSerializer):
     repo_ref = serializers.CharField(
         max_length=255, required=False, allow_null=True, allow_blank=True
     )
     langgraph_config_path = serializers.CharField(max_length=500, required=False, allow_null=True)
     image_uri = serializers.CharField(required=False, allow_null=True)
     source_tarball_path = serializers.CharField(required=False, allow_null=True)
+    repo_commit_sha = serializers.CharField(required=False, allow_null=True, allow_blank=True)
 
 
-class ChangesSerializer(serializers.Serializer[Any]):
+class ChangesSerializer(StrictSerializer):
     """The fields shared by creating and patching a deployment and creating a revision."""
 
     source_config = SourceConfigSerializer(required=False, allow_null=True)
@@ -161,7 +192,7 @@ class PatchSerializer(ChangesSerializer):
     revision_source = serializers.CharField(required=False, allow_null=True)
 
 
-class DeploymentPageSerializer(serializers.Serializer[Any]):
+class DeploymentPageSerializer(StrictSerializer):
     limit = serializers.IntegerField(min_value=1, max_value=100, default=20)
     offset = serializers.IntegerField(min_value=0, default=0)
 
@@ -178,7 +209,7 @@ class RevisionFilterSerializer(DeploymentPageSerializer):
     status = serializers.CharField(required=False, allow_blank=True)
 
 
-class DeleteOptionsSerializer(serializers.Serializer[Any]):
+class DeleteOptionsSerializer(StrictSerializer):
     delete_tracing_project = serializers.BooleanField(default=False)
 
 
@@ -188,7 +219,7 @@ class DeleteSerializer(DeleteOptionsSerializer):
     )
 
 
-class LogQuerySerializer(serializers.Serializer[Any]):
+class LogQuerySerializer(StrictSerializer):
     limit = serializers.IntegerField(min_value=1, max_value=1000, default=100)
     order = serializers.ChoiceField(["asc", "desc"], default="asc")
     offset = serializers.CharField(required=False, allow_null=True)

@@ -37,7 +37,8 @@ from apps.organizations.models import User, Workspace
 from apps.organizations.permissions import Permission
 
 _UNSUPPORTED_SOURCE_FIELDS = frozenset({
-    "build_on_push", "listener_config", "listener_id", "resource_spec", "template_id",
+    "build_on_push", "integration_id", "listener_config", "listener_id", "resource_spec",
+    "template_id",
 })  # fmt: skip
 _UNSUPPORTED_SOURCES = {
     "internal_source": (
@@ -140,9 +141,7 @@ class DeploymentView(ControlPlaneView):
         _check_source(body_data.get("revision_source"))
         _reject_unsupported_fields(body_data, deployment)
         changes = body.deployment_fields()
-        kind = changes.pop("deployment_type", deployment.deployment_type)
-        if kind != deployment.deployment_type:
-            raise errors.BadRequest("deployment_type cannot be changed.")
+        _drop_unchanged_type(changes, deployment)
         if "display_name" in body_data:
             changes["display_name"] = body_data["display_name"]
         services.update_deployment(
@@ -178,7 +177,7 @@ class RevisionsView(ControlPlaneView):
         body.is_valid(raise_exception=True)
         _reject_unsupported_fields(body.validated_data, deployment)
         changes = body.deployment_fields()
-        changes.pop("deployment_type", None)
+        _drop_unchanged_type(changes, deployment)
         revision = services.update_deployment(
             deployment=deployment,
             changes=changes,
@@ -308,12 +307,25 @@ def _page_json(rows: Any, query: dict[str, Any], as_json: Any) -> dict[str, Any]
 def _reject_unsupported_fields(
     body_data: dict[str, Any], deployment: Deployment | None = None
 ) -> None:
-    """Reject fields that would have no effect; the agent's own address may be sent back."""
+    """Reject fields that would have no effect; read-only ones may be sent back as they were."""
     source = body_data.get("source_config") or {}
+    revision = body_data.get("source_revision_config") or {}
     own_address = agent_url(deployment.slug) if deployment else None
     if source.get("custom_url") and source["custom_url"] != own_address:
         raise errors.BadRequest("source_config.custom_url cannot be chosen. Leave it out.")
-    revision = body_data.get("source_revision_config") or {}
+    if (branch := source.get("repo_branch")) and branch not in (
+        deployment.branch if deployment else None,
+        revision.get("repo_ref"),
+    ):
+        raise errors.BadRequest(
+            "source_config.repo_branch is read-only. Set source_revision_config.repo_ref."
+        )
+    if (commit := revision.get("repo_commit_sha")) and (
+        deployment is None or commit != deployment.__dict__["latest_commit_sha"]
+    ):
+        raise errors.BadRequest(
+            "source_revision_config.repo_commit_sha is read-only. Set repo_ref to a branch or tag."
+        )
     for name in ("install_command", "build_command"):
         if source.get(name):
             raise errors.BadRequest(f"{name} is for JavaScript projects, which are not supported.")
@@ -328,6 +340,13 @@ def _reject_unsupported_fields(
             _check_source(kind)
     if body_data.get("secret_references"):
         raise errors.BadRequest("secret_references are for Kubernetes; send secrets instead.")
+
+
+def _drop_unchanged_type(changes: dict[str, Any], deployment: Deployment) -> None:
+    """Remove `deployment_type` from the changes; reject another one than the deployment has."""
+    kind = changes.pop("deployment_type", deployment.deployment_type)
+    if kind != deployment.deployment_type:
+        raise errors.BadRequest("deployment_type cannot be changed.")
 
 
 def _check_source(source: str | None) -> None:

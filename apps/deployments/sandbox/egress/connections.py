@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from types import MappingProxyType
 from urllib.parse import urlsplit
 
 from apps.core import ssrf
+from apps.core.name_resolver import Resolver
 from apps.core.ssrf import IPAddress
 
 from . import package_index, upstream
@@ -21,7 +21,8 @@ from .package_index import Index
 from .rules import AddressRefused, Rules
 
 HEAD_SECONDS = 10.0
-RESOLVE_SECONDS = 5.0
+RESOLVE_SECONDS = 10.0
+"""Waiting for a thread included: a build asks for many names at once."""
 CONNECT_SECONDS = 10.0
 IDLE_SECONDS = 1800.0
 """Without a byte in either direction; a model may think for minutes."""
@@ -29,11 +30,9 @@ HALF_CLOSED_SECONDS = 120.0
 """The same after one side has sent everything."""
 MAX_CONNECTIONS = 256
 """Per sandbox."""
-MAX_RESOLUTIONS = 4
-"""Concurrent, per sandbox: a name server that does not answer holds a thread."""
 _CHUNK_BYTES = 65_536
 _RESCHEDULE_SECONDS = 1.0
-_resolver = ThreadPoolExecutor(32, thread_name_prefix="resolver")
+_resolver = Resolver()
 
 
 class RequestRejected(Exception):
@@ -67,7 +66,6 @@ class Connections:
         """By the port of the loopback address that stands for each."""
         self._uses_operator_proxy = uses_operator_proxy
         self._tasks: set[asyncio.Task[None]] = set()
-        self._resolutions = asyncio.Semaphore(MAX_RESOLUTIONS)
 
     async def close(self) -> None:
         for task in self._tasks:
@@ -155,11 +153,10 @@ class Connections:
         return await _connect(host, port, addresses)
 
     async def _resolve(self, host: str) -> list[IPAddress]:
-        loop = asyncio.get_running_loop()
+        """Return the addresses, or none; a sandbox holds few of the proxy's threads."""
         try:
-            async with self._resolutions, asyncio.timeout(RESOLVE_SECONDS):
-                return await loop.run_in_executor(_resolver, ssrf.resolve, host)
-        except (ssrf.ResolutionFailed, TimeoutError):
+            return await _resolver.resolve_async(host, RESOLVE_SECONDS, self)
+        except ssrf.ResolutionFailed:
             return []
 
 
