@@ -30,6 +30,11 @@ urlpatterns = [
         views.pairwise_delete,
         name="dataset-pairwise-delete",
     ),
+    path(
+        "public/<uuid:token>/d/experiments",
+        views.public_experiments,
+        name="public-experiments-page",
+    ),
     path(f"{_EXPERIMENT}/edit", views.experiment_edit, name="dataset-experiment-edit"),
     path(f"{_EXPERIMENT}/delete", views.experiment_delete, name="dataset-experiment-delete"),
 ]

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.contrib import messages
-from django.http import HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import urlencode
@@ -19,6 +19,7 @@ from apps.core import errors as core_errors
 from apps.datasets.models import Dataset
 from apps.datasets.pages.base import dataset_context
 from apps.datasets.services.datasets import get_dataset, update_dataset
+from apps.datasets.services.sharing import resolve_experiments_link
 from apps.experiments.forms import ExperimentForm
 from apps.experiments.pages import (
     comparison,
@@ -35,7 +36,7 @@ from apps.experiments.services.results import get_experiments
 from apps.organizations.permissions import Permission
 from apps.tracing.models import Project
 from apps.tracing.services import delete_project, update_project
-from apps.web_ui.pages import PageRequest, form_page, save_form, workspace_page
+from apps.web_ui.pages import PageRequest, form_page, keep_private, save_form, workspace_page
 
 
 def _dataset(request: PageRequest, dataset_id: UUID) -> Dataset:
@@ -82,6 +83,28 @@ def experiments(request: PageRequest, dataset_id: UUID) -> HttpResponse:
         "max_sorted": experiment_list.MAX_SORTED,
     }
     return render(request, "experiments/experiment_list.html", context)
+
+
+@require_GET
+def public_experiments(request: HttpRequest, token: UUID) -> HttpResponse:
+    """List the experiments of a shared dataset; 404 unless its link shows them.
+
+    Metadata, which may name authors and machines, is neither shown nor searched.
+    """
+    dataset = resolve_experiments_link(token)
+    state = replace(ExperimentListState.read(request.GET), text="", metadata="")
+    page = experiment_list.load_list(dataset, state)
+    next_offset = state.offset + experiment_list.PAGE_SIZE if page.has_next else None
+    context = {
+        "dataset": dataset,
+        "token": token,
+        "has_experiments": True,
+        "state": state,
+        "list": page,
+        "next_offset": next_offset,
+        "max_sorted": experiment_list.MAX_SORTED,
+    }
+    return keep_private(render(request, "experiments/public_experiments.html", context))
 
 
 @require_GET

@@ -1,6 +1,7 @@
 """Writes runs to Parquet: one row per run, one column per API field.
 
-JSON objects and lists are stored as their original JSON text, costs as decimals.
+JSON objects and lists are stored as their original JSON text, costs as decimals. Large media are
+references: `attachments` has their names, types and sizes.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def _to_json(value: Any) -> str | None:
 
 
 def _read_payload(payload: Payload) -> Callable[[RunDetail], Any]:
-    return lambda run: _to_json(run.json(payload))
+    return lambda run: _to_json(run.payloads.get(payload))
 
 
 def _read_detail(name: str) -> Callable[[RunDetail], Any]:

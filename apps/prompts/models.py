@@ -19,6 +19,7 @@ from apps.prompts.querysets import (
     PromptWebhookDeliveryQuerySet,
     PromptWebhookQuerySet,
     RepositoryQuerySet,
+    TagMoveQuerySet,
 )
 from apps.webhooks.statuses import DeliveryStatus
 
@@ -155,6 +156,36 @@ class CommitTag(WorkspaceOwned):
 
     def __str__(self) -> str:
         return self.name
+
+
+class TagMove(WorkspaceOwned):
+    """One change of a tag: it was created, moved to another commit, or deleted."""
+
+    repository = models.ForeignKey(
+        Repository, models.CASCADE, related_name="tag_moves", db_index=False
+    )
+    tag_name = models.CharField(max_length=100)
+    from_commit = models.ForeignKey(Commit, models.CASCADE, null=True, related_name="+")
+    """Null for a new tag."""
+    to_commit = models.ForeignKey(Commit, models.CASCADE, null=True, related_name="+")
+    """Null for a deleted tag."""
+    moved_by_id = models.UUIDField(null=True)
+    """The user, or the creator of the key; null for a key without creator."""
+
+    objects = TenantManager(TagMoveQuerySet)
+    unscoped = TagMoveQuerySet.as_manager()
+
+    class Meta:
+        base_manager_name = "unscoped"
+        indexes = [
+            models.Index(
+                fields=["repository", "tag_name", "-created_at", "-id"], name="tag_move_of_tag"
+            ),
+            models.Index(fields=["repository", "-created_at", "-id"], name="tag_move_newest"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.tag_name} of {self.repository_id}"
 
 
 class Like(WorkspaceOwned):

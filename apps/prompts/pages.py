@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from apps.organizations.models import User
 from apps.prompts.messages import PromptView, present
-from apps.prompts.models import Commit, Repository, RepositoryType
+from apps.prompts.models import Commit, Repository, RepositoryType, TagMove
 from apps.prompts.services import commit_tags
 from apps.prompts.services.lookup import commits_of, find_commit, read_manifest
 from apps.trace_store import NO_PAYLOADS, RunQuery, RunRow, run_store
@@ -76,8 +76,7 @@ def load_history(repository: Repository, offset: int = 0) -> list[CommitRow]:
     """One page of commits, newest first, and one more if there is a next page."""
     rows = commits_of(repository).without_manifest().newest_first()
     commits = list(rows[offset : offset + PAGE_SIZE + 1])
-    author_ids = {row.created_by_id for row in commits if row.created_by_id is not None}
-    authors = {user.pk: user.display_name for user in User.objects.filter(pk__in=author_ids)}
+    authors = _load_names(row.created_by_id for row in commits)
     tags: dict[UUID, list[str]] = {}
     for tag in commit_tags.tags_of(repository):
         tags.setdefault(tag.commit_id, []).append(tag.name)
@@ -89,6 +88,22 @@ def load_history(repository: Repository, offset: int = 0) -> list[CommitRow]:
         )
         for row in commits
     ]
+
+
+def _load_names(user_ids: Iterable[UUID | None]) -> dict[UUID, str]:
+    known_ids = {user_id for user_id in user_ids if user_id is not None}
+    return {user.pk: user.display_name for user in User.objects.filter(pk__in=known_ids)}
+
+
+def load_tag_moves(repository: Repository, name: str, offset: int) -> list[tuple[TagMove, str]]:
+    """One page of the tag's moves with the names of their authors, and one more if there is more.
+
+    Raises `TagNotFound` for a name that was never a tag.
+    """
+    rows = commit_tags.moves_of(repository, name)
+    moves = list(rows[offset : offset + PAGE_SIZE + 1])
+    authors = _load_names(move.moved_by_id for move in moves)
+    return [(move, authors.get(move.moved_by_id, "") if move.moved_by_id else "") for move in moves]
 
 
 def load_diff(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         PromptWebhook,
         PromptWebhookDelivery,
         Repository,
+        TagMove,
     )
 
 
@@ -82,6 +83,11 @@ class CommitQuerySet(models.QuerySet["Commit"]):
 
 class CommitTagQuerySet(models.QuerySet["CommitTag"]):
     pass
+
+
+class TagMoveQuerySet(models.QuerySet["TagMove"]):
+    def newest_first(self) -> TagMoveQuerySet:
+        return self.order_by("-created_at", "-pk")
 
 
 class LikeQuerySet(models.QuerySet["Like"]):

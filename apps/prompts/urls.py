@@ -14,6 +14,7 @@ urlpatterns = [
     path(f"{_PROMPT}/commits", views.prompt_commits, name="prompt-commits"),
     path(f"{_PROMPT}/commits/<str:commit>/diff", views.prompt_diff, name="prompt-diff"),
     path(f"{_PROMPT}/commits/<str:commit>/tags", views.prompt_tag, name="prompt-tag"),
+    path(f"{_PROMPT}/tags/<str:tag_name>", views.prompt_tag_history, name="prompt-tag-history"),
     path(f"{_PROMPT}/runs", views.prompt_runs, name="prompt-runs"),
     path(f"{_PROMPT}/settings", views.prompt_settings, name="prompt-settings"),
     path(f"{_PROMPT}/delete", views.prompt_delete, name="prompt-delete"),

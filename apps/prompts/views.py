@@ -258,7 +258,7 @@ def prompt_tag(request: PageRequest, repo: str, commit: str) -> HttpResponse:
 
     def change() -> None:
         if "delete" in request.POST:
-            commit_tags.delete_tag(repository=repository, name=name)
+            commit_tags.delete_tag(repository=repository, name=name, author_id=request.user.pk)
             messages.success(request, f"The tag {name} was removed.")
         else:
             commit_tags.set_tag(
@@ -274,6 +274,21 @@ def prompt_tag(request: PageRequest, repo: str, commit: str) -> HttpResponse:
             messages.error(request, str(problems[0]))
     url = reverse("prompt-detail", args=[repository.workspace_id, repository.handle])
     return redirect(f"{url}?{urlencode({'commit': row.commit_hash[:12]})}")
+
+
+@require_GET
+@workspace_page(Permission.PROMPTS_READ)
+def prompt_tag_history(request: PageRequest, repo: str, tag_name: str) -> HttpResponse:
+    """List the moves of a tag, newest first."""
+    repository, offset = _find(request, repo), _offset(request)
+    rows = pages.load_tag_moves(repository, tag_name, offset)
+    context = _context(request, repository, "commits") | {
+        "tag_name": tag_name,
+        "rows": rows[: pages.PAGE_SIZE],
+        "first_url": request.path if offset else "",
+        "next_url": f"?from={offset + pages.PAGE_SIZE}" if len(rows) > pages.PAGE_SIZE else "",
+    }
+    return render(request, "prompts/prompt_tag_history.html", context)
 
 
 @require_http_methods(["GET", "POST"])

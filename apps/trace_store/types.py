@@ -14,6 +14,7 @@ from uuid import UUID
 from apps.core.json import Fragment
 from apps.trace_store.dotted_order import TreePosition
 from apps.trace_store.filters.nodes import Expression
+from apps.trace_store.media import is_media_name, restore_media
 from apps.trace_store.run_status import Status, classify_error
 
 MAX_OPEN_TIME = timedelta(days=1)
@@ -81,6 +82,11 @@ class Attachment:
     mime_type: str
     size: int
 
+    @property
+    def is_medium(self) -> bool:
+        """Whether it was in the JSON of the run, where reads show it."""
+        return is_media_name(self.name)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:
@@ -120,6 +126,11 @@ class RunRow:
         # The standard library's parser keeps numbers of any length.
         metadata: dict[str, Any] = json.loads(self.metadata_json)
         return metadata
+
+    @property
+    def sent_files(self) -> list[tuple[int, Attachment]]:
+        """The attachments that a client sent, with their numbers among all."""
+        return [item for item in enumerate(self.attachments) if not item[1].is_medium]
 
     @property
     def is_root(self) -> bool:
@@ -174,17 +185,22 @@ class RunRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDetail:
-    """A run with the requested payloads, each as the JSON that was sent."""
+    """A run with the requested payloads."""
 
     row: RunRow
     payloads: Mapping[Payload, Fragment]
+    """The stored JSON, in which references stand for large media; see `apps.trace_store.media`."""
 
     def json(self, payload: Payload) -> Fragment | None:
-        return self.payloads.get(payload)
+        """The JSON that was sent; None if the run has none."""
+        text = self.payloads.get(payload)
+        if text is None or not self.row.attachments:
+            return text
+        return Fragment(restore_media(text, self.row.attachments))
 
     def value(self, payload: Payload) -> Any:
-        """The parsed payload; `None` if the run has none."""
-        text = self.payloads.get(payload)
+        """The parsed payload; None if the run has none."""
+        text = self.json(payload)
         return None if text is None else json.loads(text)
 
 

@@ -131,6 +131,14 @@ def form_page(
     return render(request, template, context, status=status)
 
 
+def keep_private(response: HttpResponse) -> HttpResponse:
+    """Exclude search engines, referrers, and caches that would outlive a public link."""
+    response["X-Robots-Tag"] = "noindex, nofollow"
+    response["Cache-Control"] = "private, no-store"
+    response["Referrer-Policy"] = "no-referrer"
+    return response
+
+
 def _is_signed_in(request: HttpRequest) -> bool:
     return request.user.is_authenticated
 

@@ -2,7 +2,8 @@
 
 Starts an installation of its own in a temporary folder. The public client uploads `--uploads`
 examples, after a measurement of its encoding alone; SQL writes a dataset of `--examples`. Then it
-sends each kind of read in turn over HTTP, one request at a time.
+sends each kind of read in turn over HTTP, one request at a time, and writes the plans of their
+statements to a file. Chromium opens the comparison; its largest contentful paint is the time.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -25,7 +26,7 @@ from uuid import UUID, uuid4
 UPLOAD_BATCH = 5_000
 """Examples of one call of the client; each call makes a version."""
 VERSION_SIZE = 10_000
-EXPERIMENTS, EXPERIMENT_SIZE, SCORE_KEYS = 5, 10_000, 5
+EXPERIMENTS, SCORE_KEYS = 5, 5
 RUN_BATCH = 1_000
 PAGE = 100
 
@@ -121,7 +122,7 @@ def fill_dataset(workspace_id: UUID, name: str, count: int) -> tuple[UUID, list[
     return dataset.pk, times
 
 
-def fill_experiments(workspace_id: UUID) -> tuple[UUID, list[UUID]]:
+def fill_experiments(workspace_id: UUID, size: int) -> tuple[UUID, list[UUID]]:
     """Write a dataset with experiments, their runs and scores through the services."""
     from apps.core.json import dumps
     from apps.datasets.models import ExampleRevision
@@ -132,7 +133,7 @@ def fill_experiments(workspace_id: UUID) -> tuple[UUID, list[UUID]]:
     from apps.trace_store.dotted_order import format_segment
     from apps.tracing.services import create_project
 
-    dataset_id, times = fill_dataset(workspace_id, f"compared {uuid4()}", EXPERIMENT_SIZE)
+    dataset_id, times = fill_dataset(workspace_id, f"compared {uuid4()}", size)
     rows = ExampleRevision.objects.for_workspace(workspace_id).filter(dataset_id=dataset_id)
     example_ids = list(rows.newest_first().values_list("example_id", flat=True))
     experiment_ids = []
@@ -146,7 +147,7 @@ def fill_experiments(workspace_id: UUID) -> tuple[UUID, list[UUID]]:
             extra={"metadata": {"dataset_version": times[-1].isoformat()}},
         )
         experiment_ids.append(project.pk)
-        for first in range(0, EXPERIMENT_SIZE, RUN_BATCH):
+        for first in range(0, size, RUN_BATCH):
             runs = []
             for index, example_id in enumerate(example_ids[first : first + RUN_BATCH], first):
                 run_id, begin = uuid4(), start + timedelta(milliseconds=100 * index)
@@ -226,11 +227,11 @@ def dataset_reads(dataset_id: UUID, times: list[datetime], count: int) -> Iterat
     yield Read("datasets", lambda _: ("GET", "/datasets?limit=100", None))
 
 
-def comparison_reads(dataset_id: UUID, experiment_ids: list[UUID]) -> Iterator[Read]:
+def comparison_reads(dataset_id: UUID, experiment_ids: list[UUID], size: int) -> Iterator[Read]:
     """Pages of the comparison, as the clients ask for them."""
     body = {"session_ids": [str(item) for item in experiment_ids], "limit": 20, "offset": 0}
     path = f"/datasets/{dataset_id}/runs"
-    middle = EXPERIMENT_SIZE // 2
+    middle = size // 2
     by_score = {"sort_params": {"sort_by": "feedback.score-1", "sort_order": "DESC"}}
     low = 'and(eq(feedback_key, "score-1"), lt(feedback_score, 0.3))'
     yield Read("first page of 20", lambda _: ("POST", path, body), 300)
@@ -282,6 +283,62 @@ def measure(client: Client, reads: list[Read], rounds: int) -> dict[str, Any]:
             f"  {read.name:38} p50 {p50:7.1f} ms  p95 {p95:7.1f} ms  {target:>4} {mark}"
             f" {rows[read.name]:,} rows"
         )
+    return report
+
+
+def write_plans(key: str, reads: Sequence[Read], target: Path) -> None:
+    """Append EXPLAIN (ANALYZE, BUFFERS) of the statements of each read, which runs in here."""
+    from django.test import Client as InProcessClient
+
+    from tests.bench.plans import record_statements
+
+    client = InProcessClient(headers={"X-Api-Key": key, "Host": "localhost"})
+    with target.open("a") as file:
+        for read in reads:
+            method, path, body = read.build(1)
+            send = getattr(client, method.lower())
+            options = {} if body is None else {"data": json.dumps(body)}
+            with record_statements(("datasets_", "trace_store_run", "feedback_")) as recorder:
+                answer = send(f"/api/v1{path}", content_type="application/json", **options)
+            assert answer.status_code == 200, answer.content[:300]
+            file.write(f"\n==== {read.name}\n\n{recorder.plans()}\n")
+
+
+LARGEST_PAINT = """
+() => new Promise((resolve) => {
+  new PerformanceObserver((list) => {
+    const entries = list.getEntries();
+    resolve(entries[entries.length - 1].startTime);
+  }).observe({ type: "largest-contentful-paint", buffered: true });
+})
+"""
+
+
+def measure_page(installation: Any, path: str, rounds: int) -> dict[str, float]:
+    """Open the page in Chromium as the administrator; return p50 and p95 of its paint."""
+    from playwright.sync_api import sync_playwright
+
+    from tests.browser.chromium import CHROMIUM_PATH
+    from tests.browser.screenshots import sign_in
+
+    password = (installation.data_dir / "secrets" / "admin_password").read_text().strip()
+    times = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM_PATH, args=["--no-sandbox"])
+        page = sign_in(browser, installation.url, "admin@localhost", password).new_page()
+        for number in range(rounds + 1):
+            page.goto(path)
+            page.locator("tr[data-row]").first.wait_for()
+            if number:  # the first one fills the caches
+                times.append(page.evaluate(LARGEST_PAINT))
+        browser.close()
+    times.sort()
+    report = {"p50_ms": statistics.median(times), "p95_ms": times[int(0.95 * (len(times) - 1))]}
+    mark = "!" if report["p95_ms"] > 1000 else " "
+    print(
+        f"  {'comparison painted in Chromium':38} p50 {report['p50_ms']:7.1f} ms"
+        f"  p95 {report['p95_ms']:7.1f} ms  1000 {mark}"
+    )
     return report
 
 
@@ -348,20 +405,25 @@ def run(options: argparse.Namespace, installation: Any) -> dict[str, Any]:
     begin = time.perf_counter()
     dataset_id, times = fill_dataset(workspace_id, f"large {uuid4()}", options.examples)
     print(f"{options.examples:,} examples by SQL in {time.perf_counter() - begin:.0f} s")
-    report["lists"] = measure(
-        client, list(dataset_reads(dataset_id, times, options.examples)), options.rounds
-    )
+    lists = list(dataset_reads(dataset_id, times, options.examples))
+    report["lists"] = measure(client, lists, options.rounds)
 
     begin = time.perf_counter()
-    compared_id, experiment_ids = fill_experiments(workspace_id)
+    compared_id, experiment_ids = fill_experiments(workspace_id, options.experiment_size)
     wait_until_processed(workspace_id, experiment_ids)
     print(
-        f"{EXPERIMENTS} experiments of {EXPERIMENT_SIZE:,} runs with {SCORE_KEYS} scores each"
-        f" in {time.perf_counter() - begin:.0f} s"
+        f"{EXPERIMENTS} experiments of {options.experiment_size:,} runs with {SCORE_KEYS} scores"
+        f" each in {time.perf_counter() - begin:.0f} s"
     )
-    report["comparison"] = measure(
-        client, list(comparison_reads(compared_id, experiment_ids)), options.rounds
-    )
+    comparison = list(comparison_reads(compared_id, experiment_ids, options.experiment_size))
+    report["comparison"] = measure(client, comparison, options.rounds)
+    chosen = "&".join(f"e={item}" for item in experiment_ids)
+    page = f"/o/{workspace_id}/datasets/{compared_id}/experiments/compare?{chosen}"
+    report["page"] = measure_page(installation, page, options.rounds)
+    options.plans.parent.mkdir(parents=True, exist_ok=True)
+    options.plans.unlink(missing_ok=True)
+    write_plans(facts["api_key"], lists + comparison, options.plans)
+    print(f"  plans: {options.plans}")
     report["prompts"] = measure_prompts(sdk, workspace_id, 10 * options.rounds)
     sdk.cleanup()
     return report
@@ -371,7 +433,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--examples", type=int, default=1_000_000)
     parser.add_argument("--uploads", type=int, default=50_000)
+    parser.add_argument("--experiment-size", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--plans", type=Path, default=Path("var/dataset-plans.txt"))
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="slipway-datasets-") as folder:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -65,16 +65,17 @@ def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 @contextmanager
-def record_statements() -> Iterator[StatementRecorder]:
-    """Record the reading statements that the trace store sends in this context."""
+def record_statements(tables: Sequence[str] = _TABLE_PREFIXES) -> Iterator[StatementRecorder]:
+    """Record the reading statements of this context that name one of the tables.
+
+    A name may be the beginning of one; by default those of the trace store.
+    """
     recorder = StatementRecorder()
     execute = psycopg.Cursor.execute
 
     def execute_recorded(cursor: Any, query: Any, params: Any = None, **options: Any) -> Any:
         text = str(query)
-        if text.lstrip().startswith(_READ_KEYWORDS) and any(
-            name in text for name in _TABLE_PREFIXES
-        ):
+        if text.lstrip().startswith(_READ_KEYWORDS) and any(name in text for name in tables):
             recorder.statements.append(Statement(text, params))
         return execute(cursor, query, params, **options)
 

@@ -40,7 +40,7 @@ def main() -> int:
     console_errors: list[str] = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM_PATH, args=["--no-sandbox"])
-        state = _signed_in(browser, options.url, options.email, password)
+        state = sign_in(browser, options.url, options.email, password)
         pages = {"sign-in": "/sign-in", **_page_paths(state, options.url, options.workspace)}
         pages = {name: pages[name] for name in options.only or pages if name in pages}
         for width in options.widths:
@@ -69,7 +69,8 @@ def main() -> int:
     return 1 if console_errors else 0
 
 
-def _signed_in(browser: Browser, url: str, email: str, password: str) -> BrowserContext:
+def sign_in(browser: Browser, url: str, email: str, password: str) -> BrowserContext:
+    """Return a context of the browser in which the user is signed in."""
     context = browser.new_context(base_url=url)
     page = context.new_page()
     page.goto("/sign-in")

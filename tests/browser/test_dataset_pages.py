@@ -65,7 +65,8 @@ def dataset_paths(session):
     yield from (f"{page}/settings", f"{page}/link", f"{page}/similar")
     create_index(dataset=dataset)
     yield f"{page}/similar?q=setting"
-    share = share_dataset(dataset=dataset)
+    share = share_dataset(dataset=dataset, with_experiments=True)
+    yield f"/public/{share.token}/d/experiments"
     yield f"/public/{share.token}/d"
     yield f"/public/{share.token}/d/{newest.example_id}"
     run = wire_run(name="planner", start_time=datetime.now(UTC).isoformat())

@@ -34,6 +34,7 @@ def prompt_paths(session):
     page = f"{base}/p/support-reply"
     yield from (base, page, f"{page}?commit=production", f"{page}/edit", f"{page}/commits")
     yield from (f"{page}/commits/latest/diff", f"{page}/runs", f"{page}/settings")
+    yield f"{page}/tags/production"
     webhooks = f"{session.path}/settings/prompt-webhooks"
     yield webhooks
     webhook = create_webhook_row(workspace, url="https://ci.example/builds/of/all/prompts")

@@ -138,11 +138,71 @@ def test_an_invalid_example_is_refused_and_nothing_is_stored(api, workspace, dat
     body = {"dataset_id": str(dataset.pk), "inputs": {"a": 1}}
 
     response = api.post(f"{URL}/bulk", [body, body | fields])
+    checked = api.post(f"{URL}/validate/bulk", [body, body | fields])
 
     assert response.status_code == 422
     assert text in response.json()["detail"]
+    assert (checked.status_code, checked.json()["detail"]) == (422, response.json()["detail"])
     assert not ExampleRevision.objects.for_workspace(workspace).exists()
     assert dataset.versions.count() == 1
+
+
+def test_a_checked_example_is_what_its_creation_would_store(api, workspace):
+    transformations = [{"path": ["inputs"], "transformation_type": "remove_extra_fields"}]
+    dataset = make_dataset(
+        workspace,
+        inputs_schema={"type": "object", "properties": {"a": {"type": "number"}}},
+        transformations=transformations,
+    )
+    body = {
+        "dataset_id": str(dataset.pk),
+        "inputs": {"a": 1.0, "b": 2},
+        "outputs": {"big": 12345678901234567890},
+        "metadata": {"topic": "x"},
+        "split": "test",
+        "created_at": "2026-11-01T00:00:00Z",
+    }
+
+    checked = api.post(f"{URL}/validate", body)
+
+    assert checked.status_code == 200
+    assert checked.json() == {
+        "id": None,
+        "dataset_id": str(dataset.pk),
+        "created_at": "2026-11-01T00:00:00Z",
+        "inputs": {"a": 1.0},
+        "outputs": {"big": 12345678901234567890},
+        "metadata": {"topic": "x", "dataset_split": ["test"]},
+        "split": ["test"],
+        "source_run_id": None,
+        "use_source_run_io": False,
+        "overwrite": False,
+    }
+    assert not ExampleRevision.objects.for_workspace(workspace).exists()
+    assert dataset.versions.count() == 1
+    bulk = api.post(f"{URL}/validate/bulk", [body, body | {"inputs": {"a": 2}}]).json()
+    assert [item["inputs"] for item in bulk] == [{"a": 1}, {"a": 2}]
+    assert api.post(f"{URL}/validate/bulk", []).json() == []
+    stored = api.post(URL, body).json()
+    assert {name: stored[name] for name in ("inputs", "outputs", "metadata", "created_at")} == {
+        name: checked.json()[name] for name in ("inputs", "outputs", "metadata", "created_at")
+    }
+
+
+def test_a_check_finds_what_creation_would_refuse(make_api, workspace, other_workspace, add, api):
+    example = add({"a": 1})
+    body = {"dataset_id": example["dataset_id"], "inputs": {}}
+    url = f"{URL}/validate"
+
+    assert api.post(url, body | {"id": example["id"]}).status_code == 409
+    assert api.post(url, body | {"dataset_id": str(uuid4())}).status_code == 404
+    run = {"source_run_id": str(stored_run(workspace)), "use_source_run_attachments": ["chart"]}
+    missing = api.post(url, body | run)
+    assert missing.status_code == 422
+    assert "`chart`" in missing.json()["detail"]
+    assert make_api(other_workspace).post(url, body).status_code == 404
+    assert make_api(workspace, "read").post(url, body).status_code == 403
+    assert ExampleRevision.objects.for_workspace(workspace).count() == 1
 
 
 def test_content_that_violates_the_schema_is_refused_with_row_and_field(api, workspace):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
+
 import pytest
 
 from apps.datasets.models import IndexedExample
@@ -140,6 +142,14 @@ def test_an_invalid_search_is_refused(api, path, body):
 
 def test_texts_are_the_values_without_keys():
     assert text_of({"a": ["x", {"b": 1.5}], "c": None, "d": True}) == "x 1.5"
+
+
+def test_texts_have_no_base64_of_files():
+    image = b64encode(bytes(range(256)) * 80).decode()
+
+    value = [{"image": image}, {"url": f"data:image/png;base64,{image}"}, "why?"]
+
+    assert text_of(value).split() == ["data:image/png;base64,", "why?"]
 
 
 def test_a_vector_has_length_one_or_zero():

@@ -11,7 +11,9 @@ from langsmith.schemas import TracerSessionResult
 from apps.audit.models import Entry
 from apps.datasets.models import DatasetShare
 from apps.organizations.permissions import SCOPES, Permission
+from tests.console.conftest import create_workspace_user, signed_in
 from tests.factories.datasets import make_dataset
+from tests.factories.organizations import RoleFactory, UserFactory, WorkspaceMembershipFactory
 
 
 @pytest.fixture
@@ -106,6 +108,76 @@ def test_sharing_experiments_needs_the_permission_to_read_them(
     assert api.put(f"{path}?share_projects=true", {}).status_code == 403
     assert not DatasetShare.objects.for_workspace(workspace).exists()
     assert api.put(path, {}).status_code == 200
+
+
+def test_the_public_page_lists_the_experiments_with_their_scores(
+    api, workspace, experiments, share
+):
+    first, _ = experiments
+    other = make_dataset(workspace, {"question": 9}, name="sentinel")
+    api.post("/sessions", {"name": "sentinel", "reference_dataset_id": str(other.pk)})
+    token = share()["share_token"]
+
+    page = Client().get(f"/public/{token}/d/experiments")
+
+    text = page.content.decode()
+    assert page.status_code == 200
+    assert (page["X-Robots-Tag"], page["Cache-Control"]) == (
+        "noindex, nofollow", "private, no-store"
+    )  # fmt: skip
+    assert text.index(">second<") < text.index(">first<")
+    assert "mean 1 of 1" in text
+    assert "sentinel" not in text  # neither metadata nor other datasets
+    assert str(workspace.pk) not in text
+    assert first.id not in text
+    by_name = Client().get(f"/public/{token}/d/experiments", {"sort": "name"}).content.decode()
+    assert by_name.index(">first<") < by_name.index(">second<")
+    # A search would tell the metadata, which the page does not show.
+    assert (
+        "second"
+        in Client()
+        .get(f"/public/{token}/d/experiments", {"metadata": "author=sentinel"})
+        .content.decode()
+    )
+    assert f"/public/{token}/d/experiments" in Client().get(f"/public/{token}/d").content.decode()
+    share(query="?share_projects=false")
+    assert Client().get(f"/public/{token}/d/experiments").status_code == 404
+    assert "/d/experiments" not in Client().get(f"/public/{token}/d").content.decode()
+
+
+def test_the_dialog_of_the_link_shows_and_hides_experiments(workspace, dataset):
+    url = f"/o/{workspace.pk}/datasets/{dataset.pk}/link"
+    page = signed_in(create_workspace_user(workspace, "editor"))
+
+    page.post(url, {"experiments": "on"})
+    link = DatasetShare.objects.for_workspace(workspace).get()
+    assert link.with_experiments
+    assert "Hide experiments" in page.get(url).content.decode()
+    page.post(url)
+    link.refresh_from_db()
+    assert link.with_experiments
+    page.post(url, {"experiments": "off"})
+    link.refresh_from_db()
+    assert not link.with_experiments
+    assert "Show experiments" in page.get(url).content.decode()
+
+
+def test_showing_experiments_in_the_dialog_needs_the_permission_to_read_them(workspace, dataset):
+    role = RoleFactory(
+        organization=workspace.organization, permissions=["datasets:read", "datasets:share"]
+    )
+    user = UserFactory()
+    WorkspaceMembershipFactory(workspace=workspace, user=user, role="", custom_role=role)
+    url = f"/o/{workspace.pk}/datasets/{dataset.pk}/link"
+    page = Client()
+    page.force_login(user)
+
+    page.post(url)
+    link = DatasetShare.objects.for_workspace(workspace).get()
+    assert "Show experiments" not in page.get(url).content.decode()
+    assert page.post(url, {"experiments": "on"}).status_code == 422
+    link.refresh_from_db()
+    assert not link.with_experiments
 
 
 def test_an_unknown_link_shows_nothing(db):

@@ -1,4 +1,13 @@
 from tests.ingest.otlp.conftest import exporter
-from tests.tracing.conftest import api, make_api, objects, other_workspace, project, workspace
+from tests.tracing.conftest import api, make_api, objects, other_workspace, page, project, workspace
 
-__all__ = ["api", "exporter", "make_api", "objects", "other_workspace", "project", "workspace"]
+__all__ = [
+    "api",
+    "exporter",
+    "make_api",
+    "objects",
+    "other_workspace",
+    "page",
+    "project",
+    "workspace",
+]

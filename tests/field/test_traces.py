@@ -10,13 +10,14 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langsmith import schemas
 
 from apps.feedback.models import Feedback
 from apps.tracing.pages.feedback_form import FeedbackForm
 from apps.web_ui.charts import bucket_edges
+from tests.examples import fuzz_settings
 from tests.factories.datasets import make_dataset
 from tests.factories.tracing import ingest, read_run, wire_run
 from tests.tracing.stats.populations import NOON, build_rollups, process_pending_runs, project_id_of
@@ -362,11 +363,7 @@ def moments() -> st.SearchStrategy[timedelta]:
 
 
 # langfuse#5095, langfuse#1791 and litellm#29568: 24 runs for the one that is in the window.
-@settings(
-    max_examples=40,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+@fuzz_settings(40)
 @given(
     bounds=st.tuples(moments(), moments()).filter(lambda bounds: bounds[0] < bounds[1]),
     grid=st.tuples(st.sampled_from(STRIDES), st.sampled_from(ZONES)),
@@ -423,7 +420,7 @@ def test_feedback_outside_of_the_window_is_in_no_bucket(api, workspace):
     length=st.timedeltas(TICK, timedelta(days=9)),
     minutes=st.sampled_from([1, 5, 15, 30, 60, 180, 1440]),
 )
-@settings(derandomize=True)
+@fuzz_settings(50)
 def test_buckets_of_a_page_hold_both_ends_of_the_window(start, length, minutes):
     edges = bucket_edges(start, start + length, timedelta(minutes=minutes))
 

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from apps.core.linear_regex import compile_pattern
@@ -22,8 +22,9 @@ from apps.ingest.token_usage.vocabulary import (
 )
 from apps.trace_store.pricing.costs import compute_costs
 from apps.trace_store.pricing.entries import PriceEntry
+from tests.examples import fuzz_settings
 
-PROPERTY_SETTINGS = settings(deadline=None, max_examples=200, derandomize=True)
+PROPERTY_SETTINGS = fuzz_settings(200)
 GROUPS = ("cache_read", "cache_creation", "reasoning")
 INPUT_KINDS = (
     *("cache_read", "cache_creation", "ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens"),

@@ -9,7 +9,9 @@ import pytest
 
 from apps.audit.models import Entry
 from apps.prompts import manifest
-from apps.prompts.models import Commit, CommitTag
+from apps.prompts.models import Commit, CommitTag, Repository
+from apps.prompts.services import commit_tags
+from tests.console.conftest import create_workspace_user, signed_in
 from tests.factories.prompts import (
     create_commit,
     create_prompt,
@@ -341,6 +343,75 @@ def test_tag_moves_and_each_move_is_audited(api, workspace, prompt):
         ("prompt_tag.set", second.commit_hash, first.commit_hash),
         ("prompt_tag.deleted", first.commit_hash, None),
     ]
+
+
+def test_history_of_a_tag_has_each_move_with_its_author(
+    api, workspace, prompt, make_api, other_workspace
+):
+    first, second = create_commit(prompt, "a {question}"), create_commit(prompt, "b {question}")
+    url = f"{TAGS}/production/history"
+    body = {"tag_name": "production", "commit_id": str(first.pk)}
+
+    assert api.get(url).json()["code"] == "commit_tag_not_found"
+    tag = api.post(TAGS, body).json()
+    api.post(TAGS, body)  # moves nothing
+    user = create_workspace_user(workspace, "editor")
+    signed_in(user).post(
+        f"/o/{workspace.pk}/prompts/p/helper/commits/{second.commit_hash}/tags",
+        {"name": "production"},
+    )
+    api.delete(f"{TAGS}/production")
+
+    history = api.get(url).json()
+    assert history["total"] == 3
+    deleted, moved, created = history["transitions"]
+    assert (created["from_commit_id"], created["from_commit_hash"]) == (None, None)
+    assert (created["to_commit_id"], created["to_commit_hash"]) == (
+        str(first.pk),
+        first.commit_hash,
+    )
+    assert (created["repo_id"], created["tag_name"]) == (str(prompt.pk), "production")
+    assert created["performed_by_name"] is None
+    assert created["created_at"][:16] == tag["created_at"][:16]
+    assert (moved["from_commit_hash"], moved["to_commit_hash"]) == (
+        first.commit_hash,
+        second.commit_hash,
+    )
+    assert (moved["performed_by"], moved["performed_by_name"]) == (str(user.pk), user.display_name)
+    assert (deleted["from_commit_hash"], deleted["to_commit_hash"]) == (second.commit_hash, None)
+    second_page = api.get(url, limit="1", offset="1").json()
+    assert second_page == {"transitions": [moved], "total": 3}
+    assert api.get(url, limit="101").status_code == 422
+    assert make_api(other_workspace).get(url).status_code == 404
+
+
+def test_public_history_shows_no_person_to_another_workspace(
+    workspace, prompt, make_api, other_workspace
+):
+    user = create_workspace_user(workspace, "editor")
+    commit = create_commit(prompt)
+    commit_tags.set_tag(
+        repository=prompt, name="production", commit_id=commit.pk, author_id=user.pk
+    )
+    Repository.objects.for_workspace(workspace).update(is_public=True)
+
+    outsider = make_api(other_workspace)
+    (move,) = outsider.get("/repos/acme/helper/tags/production/history").json()["transitions"]
+
+    assert move["to_commit_hash"] == commit.commit_hash
+    assert (move["performed_by"], move["performed_by_name"]) == (None, None)
+
+
+def test_history_keeps_the_newest_moves(prompt, monkeypatch):
+    monkeypatch.setattr(commit_tags, "MAX_MOVES", 3)
+    pair = [create_commit(prompt, "a {question}"), create_commit(prompt, "b {question}")]
+
+    for number in range(6):
+        commit_tags.set_tag(repository=prompt, name="production", commit_id=pair[number % 2].pk)
+    commit_tags.set_tag(repository=prompt, name="staging", commit_id=pair[0].pk)
+
+    assert commit_tags.moves_of(prompt, "production").count() == 2
+    assert commit_tags.moves_of(prompt, "staging").count() == 1
 
 
 @pytest.mark.parametrize("name", ["latest", "LATEST", "", "a b", "a/b", "-a", "a" * 101, "é"])

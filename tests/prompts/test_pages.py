@@ -240,6 +240,13 @@ def test_tag_is_set_moved_and_removed(page, workspace, prompt, url):
     assert "A tag has 1 to 100" in text_of(post(first, name="no spaces"))
     post(second, name="production", delete="1")
     assert not CommitTag.objects.for_workspace(workspace).exists()
+    history = text_of(page.get(f"{url}/p/helper/tags/production"))
+    hashes = [commit.commit_hash[:8] for commit in (first, second)]
+    assert f"{hashes[1]} Removed" in history
+    assert f"{hashes[0]} {hashes[1]}" in history
+    assert f"New tag {hashes[0]}" in history
+    assert "Older" not in history
+    assert page.get(f"{url}/p/helper/tags/never").status_code == 404
 
 
 def test_runs_that_used_a_commit_are_listed(page, workspace, prompt, url):

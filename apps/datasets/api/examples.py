@@ -21,9 +21,9 @@ from apps.datasets.api.queries import (
     order_examples,
     query_params,
 )
-from apps.datasets.api.rendering import example_json, fields_to_render
+from apps.datasets.api.rendering import example_json, fields_to_render, validated_json
 from apps.datasets.api.request_schema import request_schema
-from apps.datasets.models import ExampleRevision
+from apps.datasets.models import Dataset, ExampleRevision
 from apps.datasets.services import examples as services
 from apps.datasets.services.datasets import get_dataset
 from apps.datasets.services.examples import ExampleChange, NewExample
@@ -89,6 +89,26 @@ class BulkExamplesView(WorkspaceAPIView):
         return Response({"message": f"{count} examples updated", "count": count})
 
 
+class ValidateExampleView(WorkspaceAPIView):
+    required_permission = Permission.DATASETS_WRITE
+
+    @extend_schema(request=request_schema(WireExample), responses=dict)
+    def post(self, request: ApiRequest) -> Response:
+        """Return the example as `POST /examples` would store it, or its error."""
+        wire = decode(request.body, WireExample)
+        return Response(_check(self.workspace_id, [wire])[0])
+
+
+class ValidateExamplesView(WorkspaceAPIView):
+    required_permission = Permission.DATASETS_WRITE
+
+    @extend_schema(request=request_schema(list[WireExample]), responses=list[dict[str, Any]])
+    def post(self, request: ApiRequest) -> Response:
+        """Return the examples as `POST /examples/bulk` would store them, or its error."""
+        wires = decode(request.body, list[WireExample])
+        return Response(_check(self.workspace_id, wires) if wires else [])
+
+
 class ExampleCountView(WorkspaceAPIView):
     required_permission = Permission.DATASETS_READ
 
@@ -135,17 +155,33 @@ class ExampleView(WorkspaceAPIView):
 
 def _create(workspace_id: UUID, wires: list[WireExample]) -> list[dict[str, Any]]:
     """Create examples of one dataset, and return them in the same order."""
-    dataset_ids = {wire.dataset_id for wire in wires}
-    dataset_id = next(iter(dataset_ids))
-    if dataset_id is None or len(dataset_ids) > 1:
-        raise core_errors.Invalid("Every example needs the same `dataset_id`.")
-    dataset = get_dataset(workspace_id, dataset_id)
+    dataset = _common_dataset(workspace_id, wires)
     written = services.create_examples(
         dataset=dataset, examples=[NewExample(wire) for wire in wires]
     )
     rows = ExampleRevision.objects.for_workspace(workspace_id)
     rows = rows.filter(dataset=dataset, valid_from=written.as_of)
     return [example_json(row, dataset.name) for row in rows.newest_first()]
+
+
+def _check(workspace_id: UUID, wires: list[WireExample]) -> list[dict[str, Any]]:
+    """Return the examples as they would be stored, in the same order."""
+    dataset = _common_dataset(workspace_id, wires)
+    contents = services.check_examples(
+        dataset=dataset, examples=[NewExample(wire) for wire in wires]
+    )
+    return [
+        validated_json(content, wire, dataset.pk)
+        for content, wire in zip(contents, wires, strict=True)
+    ]
+
+
+def _common_dataset(workspace_id: UUID, wires: list[WireExample]) -> Dataset:
+    dataset_ids = {wire.dataset_id for wire in wires}
+    dataset_id = next(iter(dataset_ids))
+    if dataset_id is None or len(dataset_ids) > 1:
+        raise core_errors.Invalid("Every example needs the same `dataset_id`.")
+    return get_dataset(workspace_id, dataset_id)
 
 
 def list_examples(selection: ExampleSelection, params: dict[str, Any]) -> list[dict[str, Any]]:
@@ -199,6 +235,8 @@ def update_by_id(workspace_id: UUID, wires: list[WireExampleUpdate]) -> int:
 routes = [
     path("examples", ExamplesView.as_view(), name="example-list"),
     path("examples/bulk", BulkExamplesView.as_view(), name="example-bulk"),
+    path("examples/validate", ValidateExampleView.as_view(), name="example-validate"),
+    path("examples/validate/bulk", ValidateExamplesView.as_view(), name="example-validate-bulk"),
     path("examples/count", ExampleCountView.as_view(), name="example-count"),
     path("examples/<uuid:example_id>", ExampleView.as_view(), name="example-read-update"),
 ]

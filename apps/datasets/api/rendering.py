@@ -6,8 +6,11 @@ from collections.abc import Collection, Sequence
 from typing import Any
 from uuid import UUID
 
+from apps.core.json import loads_exact
 from apps.datasets.models import Dataset, DatasetVersion, ExampleRevision
 from apps.datasets.services.datasets import ExperimentCounts, count_experiments
+from apps.datasets.services.versions import RevisionContent
+from apps.datasets.wire import WireExample
 from apps.tracing.api.downloads import signed_file_url
 
 EXAMPLE_FIELDS = (
@@ -108,6 +111,22 @@ def example_json(
     if "attachment_urls" in fields:
         example["attachment_urls"] = attachment_urls(revision)
     return {name: value for name, value in example.items() if name in fields}
+
+
+def validated_json(content: RevisionContent, wire: WireExample, dataset_id: UUID) -> dict[str, Any]:
+    """Return an example that was checked and not stored; `id` is null unless it was given."""
+    return {
+        "id": wire.id,
+        "dataset_id": dataset_id,
+        "created_at": content.created_at,
+        "inputs": loads_exact(content.inputs),
+        "outputs": None if content.outputs is None else loads_exact(content.outputs),
+        "metadata": content.metadata,
+        "split": content.splits,
+        "source_run_id": wire.source_run_id,
+        "use_source_run_io": bool(wire.use_source_run_io),
+        "overwrite": False,
+    }
 
 
 def attachment_urls(revision: ExampleRevision) -> dict[str, Any] | None:

@@ -18,6 +18,7 @@ from apps.datasets.models import Dataset
 from apps.datasets.services.source_runs import SourceRun
 from apps.datasets.services.versions import RevisionContent
 from apps.datasets.wire import AttachmentsOperations, WireExample
+from apps.trace_store import Attachment
 
 MAX_NAME_LENGTH = 255
 MAX_MIME_TYPE_LENGTH = 200
@@ -71,7 +72,20 @@ def copy_from_run(
 ) -> list[dict[str, Any]]:
     """Copy the attachments that the example takes from its source run.
 
-    They are copied, because the run may expire before the example. `use_source_run_io` takes all.
+    They are copied, because the run may expire before the example.
+    """
+    files = [
+        ExampleFile(taken.name, taken.mime_type, object_storage.get(taken.path))
+        for taken in taken_from_run(wire, run)
+    ]
+    return store(dataset, example_id, files)
+
+
+def taken_from_run(wire: WireExample, run: SourceRun | None) -> list[Attachment]:
+    """Return the run's attachments that the example takes; `use_source_run_io` takes all.
+
+    Its content has the large media of the run's JSON, which are attachments of the run only.
+    Raises `Invalid` for one that the run does not have.
     """
     names = wire.use_source_run_attachments or []
     if run is None:
@@ -80,15 +94,11 @@ def copy_from_run(
         return []
     available = {attachment.name: attachment for attachment in run.attachments}
     if wire.use_source_run_io:
-        names = list(available)
+        return [attachment for attachment in run.attachments if not attachment.is_medium]
     missing = [name for name in names if name not in available]
     if missing:
         raise core_errors.Invalid(f"The source run has no attachment `{missing[0]:.100}`.")
-    files = [
-        ExampleFile(name, available[name].mime_type, object_storage.get(available[name].path))
-        for name in names
-    ]
-    return store(dataset, example_id, files)
+    return [available[name] for name in names]
 
 
 def update(

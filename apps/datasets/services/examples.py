@@ -84,6 +84,25 @@ def create_examples(*, dataset: Dataset, examples: Sequence[NewExample]) -> Writ
     return WrittenExamples([content.example_id for content in contents], version.written_at)
 
 
+def check_examples(*, dataset: Dataset, examples: Sequence[NewExample]) -> list[RevisionContent]:
+    """Return the contents that `create_examples` would write, without attachments.
+
+    Nothing is written. Raises what `create_examples` raises.
+    """
+    runs = fetch_source_runs(
+        dataset.workspace_id,
+        [example.wire for example in examples],
+        with_extra=needs_run_extra(dataset),
+    )
+    contents = _check_contents(dataset, examples, runs, first_row=0)
+    for example in examples:
+        wire = example.wire
+        run = None if wire.source_run_id is None else runs.get(wire.source_run_id)
+        files.taken_from_run(wire, run)
+    _check_ids(dataset, [content.example_id for content in contents])
+    return contents
+
+
 def build_contents(
     dataset: Dataset,
     examples: Sequence[NewExample],
@@ -95,6 +114,23 @@ def build_contents(
 
     Raises `ExampleRefused`, whose rows are counted from `first_row`.
     """
+    contents = _check_contents(dataset, examples, runs, first_row=first_row)
+    for content, example in zip(contents, examples, strict=True):
+        run = None if content.source_run_id is None else runs.get(content.source_run_id)
+        content.attachments = files.store(dataset, content.example_id, example.files) + (
+            files.copy_from_run(dataset, content.example_id, example.wire, run)
+        )
+    return contents
+
+
+def _check_contents(
+    dataset: Dataset,
+    examples: Sequence[NewExample],
+    runs: Mapping[UUID, SourceRun],
+    *,
+    first_row: int,
+) -> list[RevisionContent]:
+    """Return the contents without attachments; raises `ExampleRefused`."""
     contents: list[RevisionContent] = []
     problems: list[dict[str, Any]] = []
     now = timezone.now()
@@ -126,11 +162,6 @@ def build_contents(
         )
     if problems:
         raise errors.refuse_examples(problems)
-    for content, example in zip(contents, examples, strict=True):
-        run = None if content.source_run_id is None else runs.get(content.source_run_id)
-        content.attachments = files.store(dataset, content.example_id, example.files) + (
-            files.copy_from_run(dataset, content.example_id, example.wire, run)
-        )
     return contents
 
 

@@ -33,7 +33,9 @@ def add_runs(
             WireExample(
                 source_run_id=run_id,
                 inputs=runs[run_id].inputs,
-                use_source_run_attachments=[file.name for file in runs[run_id].attachments],
+                use_source_run_attachments=[
+                    file.name for file in runs[run_id].attachments if not file.is_medium
+                ],
                 split=split,
             )
             for run_id in run_ids

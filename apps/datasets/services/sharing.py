@@ -104,18 +104,19 @@ def revoke_organization_links(organization: Organization) -> None:
 
 def resolve_link(token: UUID) -> Dataset:
     """Return the dataset of the link; raises `ShareNotFound` if it is unknown or revoked."""
-    return _resolve_share(token).dataset
+    return find_shared(token).dataset
 
 
 def resolve_experiments_link(token: UUID) -> Dataset:
     """Return the dataset of the link; raises `ShareNotFound` also if it shows no experiments."""
-    share = _resolve_share(token)
+    share = find_shared(token)
     if not share.with_experiments:
         raise ShareNotFound("The link does not share experiments.")
     return share.dataset
 
 
-def _resolve_share(token: UUID) -> DatasetShare:
+def find_shared(token: UUID) -> DatasetShare:
+    """Return the link with its dataset; raises `ShareNotFound` if it is unknown or revoked."""
     shares = DatasetShare.objects.across_workspaces(reason="the token determines the workspace")
     share = shares.filter(token=token, dataset__deleted_at=None).select_related("dataset").first()
     if share is None or not is_sharing_allowed(share.workspace_id):

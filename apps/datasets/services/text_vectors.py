@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from typing import Any
 from zlib import crc32
 
+from apps.trace_store.media import text_without_media
+
 METHOD = "lexical-v1"
 DIMENSIONS = 256
 _WORD = re.compile(r"\w+")
@@ -22,7 +24,7 @@ _TRIGRAM_WEIGHT = 0.3
 
 
 def text_of(value: Any) -> str:
-    """Return the texts and numbers in a JSON value, without its keys."""
+    """Return the texts and numbers in a JSON value, without its keys and base64 of files."""
     return " ".join(_leaves(value))[:_MAX_CHARACTERS]
 
 
@@ -34,7 +36,7 @@ def _leaves(value: Any) -> Iterator[str]:
         for member in value:
             yield from _leaves(member)
     elif value is not None and not isinstance(value, bool):
-        yield str(value)
+        yield text_without_media(str(value))
 
 
 def embed(text: str) -> list[float]:

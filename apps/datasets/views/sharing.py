@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
 from uuid import UUID
 
 from django.conf import settings
@@ -20,7 +19,7 @@ from apps.datasets.services import sharing as services
 from apps.datasets.services.datasets import get_dataset
 from apps.organizations.permissions import Permission
 from apps.tracing.errors import ShareNotFound
-from apps.web_ui.pages import PageRequest, workspace_page
+from apps.web_ui.pages import PageRequest, keep_private, workspace_page
 
 EXPORT_FORMATS = (
     ("csv", "CSV"),
@@ -45,7 +44,7 @@ def dataset_export(
 @require_http_methods(["GET", "POST"])
 @workspace_page(Permission.DATASETS_SHARE)
 def dataset_link(request: PageRequest, dataset_id: UUID) -> HttpResponse:
-    """Create, show or revoke the public link."""
+    """Create, show or revoke the public link, and choose whether it shows the experiments."""
     dataset = get_dataset(request.caller.workspace_id, dataset_id)
     problem = ""
     if request.method == "POST":
@@ -53,7 +52,11 @@ def dataset_link(request: PageRequest, dataset_id: UUID) -> HttpResponse:
             if request.POST.get("action") == "revoke":
                 services.unshare_dataset(dataset=dataset)
             else:
-                services.share_dataset(dataset=dataset)
+                choice = request.POST.get("experiments", "")
+                with_experiments = {"on": True, "off": False}.get(choice)
+                if with_experiments:
+                    request.caller.require(Permission.EXPERIMENTS_READ)
+                services.share_dataset(dataset=dataset, with_experiments=with_experiments)
         except core_errors.Forbidden as error:
             problem = error.detail
         if not request.htmx and not problem:
@@ -64,7 +67,13 @@ def dataset_link(request: PageRequest, dataset_id: UUID) -> HttpResponse:
     if share is not None:
         path = reverse("public-dataset-page", args=[share.token])
         url = f"{settings.BASE_URL}{path}"
-    context = {"dataset": dataset, "share": share, "url": url, "problem": problem}
+    context = {
+        "dataset": dataset,
+        "share": share,
+        "url": url,
+        "problem": problem,
+        "may_show_experiments": request.caller.may(Permission.EXPERIMENTS_READ),
+    }
     part = "#dialog" if request.htmx else ""
     status = 422 if problem else 200
     return render(request, f"datasets/dataset_link.html{part}", context, status=status)
@@ -80,14 +89,16 @@ def _find_share(dataset: Dataset) -> DatasetShare | None:
 @require_GET
 def public_dataset(request: HttpRequest, token: UUID) -> HttpResponse:
     """Render the latest examples of a shared dataset; 404 if the link was revoked."""
-    dataset = services.resolve_link(token)
+    share = services.find_shared(token)
+    dataset = share.dataset
     filters = example_list.ExampleFilter.read(dataset, QueryDict())
     context = {
         "dataset": dataset,
         "token": token,
         "page": example_list.load_page(dataset, filters, request.GET.get("after", "")),
+        "has_experiments": share.with_experiments,
     }
-    return _render_public(request, "datasets/public_dataset.html", context)
+    return keep_private(render(request, "datasets/public_dataset.html", context))
 
 
 @require_GET
@@ -101,13 +112,4 @@ def public_example(request: HttpRequest, token: UUID, example_id: UUID) -> HttpR
         "example": example,
         "files": example_view.signed_files(example),
     }
-    return _render_public(request, "datasets/public_example.html", context)
-
-
-def _render_public(request: HttpRequest, template: str, context: dict[str, Any]) -> HttpResponse:
-    """Exclude search engines, referrers, and caches that would outlive the link."""
-    response = render(request, template, context)
-    response["X-Robots-Tag"] = "noindex, nofollow"
-    response["Cache-Control"] = "private, no-store"
-    response["Referrer-Policy"] = "no-referrer"
-    return response
+    return keep_private(render(request, "datasets/public_example.html", context))

@@ -32,7 +32,7 @@ from apps.ingest.operations import (
 from apps.ingest.run_content import parse_operation
 from apps.ingest.services import deferred_operations, ingest_log, unread_usage
 from apps.ingest.services.project_resolution import ProjectResolver
-from apps.trace_store import Attachment, run_store
+from apps.trace_store import Attachment, Payload, run_store
 from apps.trace_store.dotted_order import (
     EARLIEST_START,
     TreePosition,
@@ -42,6 +42,7 @@ from apps.trace_store.dotted_order import (
     root_position,
 )
 from apps.trace_store.errors import WriteConflict
+from apps.trace_store.media import extract_media
 from apps.trace_store.pricing.costs import add_costs
 from apps.trace_store.run_writes import RunWrite
 from apps.trace_store.types import RunLocation
@@ -144,7 +145,17 @@ def _store_attachment(workspace_id: UUID, run_id: UUID, file: AttachmentFile) ->
 
 
 def _offload_payloads(workspace_id: UUID, operation: RunOperation) -> None:
+    """Put large media, and payloads that are still large without them, in object storage."""
     content = operation.content
+    for payload in (Payload.INPUTS, Payload.OUTPUTS):
+        text, media = extract_media(content.payloads.get(payload, b""))
+        if not media:
+            continue
+        content.payloads = {**content.payloads, payload: text}
+        for medium in media:
+            file = AttachmentFile(medium.name, medium.mime_type, medium.content)
+            attachment = _store_attachment(workspace_id, operation.run_id, file)
+            content.attachments = {**content.attachments, attachment.name: attachment}
     content.payloads = run_store.offload_payloads(workspace_id, operation.run_id, content.payloads)
 
 

@@ -15,7 +15,7 @@ from apps.core import errors
 from apps.core.api import ApiRequest, HasPermission, WorkspaceAPIView, validate
 from apps.core.callers import Caller
 from apps.prompts import manifest, pull_counts
-from apps.prompts.api.rendering import author_names, commit_json, tag_json
+from apps.prompts.api.rendering import author_names, commit_json, tag_json, tag_moves_json
 from apps.prompts.api.repositories import PERMISSIONS
 from apps.prompts.api.serializers import (
     CommitPageSerializer,
@@ -25,6 +25,7 @@ from apps.prompts.api.serializers import (
     DiffQuerySerializer,
     MoveTagSerializer,
     PageSerializer,
+    TagHistorySerializer,
     query_params,
 )
 from apps.prompts.diff import compare
@@ -257,8 +258,21 @@ class CommitTagView(WorkspaceAPIView):
     @extend_schema(responses={204: None})
     def delete(self, request: ApiRequest, owner: str, repo: str, tag_name: str) -> Response:
         repository = find_own_repository(self.workspace_id, owner, repo)
-        commit_tags.delete_tag(repository=repository, name=tag_name)
+        commit_tags.delete_tag(repository=repository, name=tag_name, author_id=request.auth.user_id)
         return Response(status=204)
+
+
+class CommitTagHistoryView(WorkspaceAPIView):
+    required_permission = PERMISSIONS
+
+    @extend_schema(parameters=[TagHistorySerializer], responses=dict)
+    def get(self, request: ApiRequest, owner: str, repo: str, tag_name: str) -> Response:
+        """List the moves of a tag, newest first; a deleted tag has a history, too."""
+        repository = find_repository(self.workspace_id, owner, repo)
+        params = query_params(TagHistorySerializer, request)
+        rows = commit_tags.moves_of(repository, tag_name)
+        page = list(rows[params["offset"] : params["offset"] + params["limit"]])
+        return Response({"transitions": tag_moves_json(page, request.auth), "total": rows.count()})
 
 
 _COMMITS = "commits/<str:owner>/<str:repo>"
@@ -269,4 +283,9 @@ routes = [
     path(f"{_COMMITS}/<str:commit>/diff", CommitDiffView.as_view(), name="commit-diff"),
     path(_TAGS, CommitTagsView.as_view(), name="commit-tags"),
     path(f"{_TAGS}/<str:tag_name>", CommitTagView.as_view(), name="commit-tag"),
+    path(
+        f"{_TAGS}/<str:tag_name>/history",
+        CommitTagHistoryView.as_view(),
+        name="commit-tag-history",
+    ),
 ]

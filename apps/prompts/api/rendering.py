@@ -9,7 +9,7 @@ from uuid import UUID
 from apps.core.callers import Caller
 from apps.organizations.models import User
 from apps.prompts import manifest
-from apps.prompts.models import Commit, CommitTag, Repository
+from apps.prompts.models import Commit, CommitTag, Repository, TagMove
 from apps.prompts.services import repositories
 
 
@@ -137,3 +137,26 @@ def tag_json(tag: CommitTag) -> dict[str, Any]:
         "created_at": tag.created_at,
         "updated_at": tag.updated_at,
     }
+
+
+def tag_moves_json(moves: Sequence[TagMove], caller: Caller) -> list[dict[str, Any]]:
+    """Render moves that were loaded with their commits; persons only for the own workspace."""
+    own = [move.moved_by_id for move in moves if move.workspace_id == caller.workspace_id]
+    users = _load_users(own)
+    return [
+        {
+            "id": move.pk,
+            "repo_id": move.repository_id,
+            "tag_name": move.tag_name,
+            "from_commit_id": move.from_commit_id,
+            "from_commit_hash": move.from_commit.commit_hash if move.from_commit else None,
+            "to_commit_id": move.to_commit_id,
+            "to_commit_hash": move.to_commit.commit_hash if move.to_commit else None,
+            "performed_by": move.moved_by_id if move.moved_by_id in users else None,
+            "performed_by_name": users[move.moved_by_id].display_name
+            if move.moved_by_id in users
+            else None,
+            "created_at": move.created_at,
+        }
+        for move in moves
+    ]

@@ -47,6 +47,10 @@ class PageSerializer(serializers.Serializer[Any]):
     offset = serializers.IntegerField(default=0, min_value=0, max_value=10_000_000)
 
 
+class TagHistorySerializer(PageSerializer):
+    limit = serializers.IntegerField(default=50, min_value=1, max_value=MAX_PAGE_SIZE)
+
+
 class LabelsField(serializers.ListField):
     def __init__(self, **options: Any) -> None:
         super().__init__(

@@ -13,6 +13,7 @@ import msgspec
 import orjson
 
 from apps.trace_store.filters.syntax import UNSTORABLE
+from apps.trace_store.media import text_without_media
 from apps.trace_store.types import RunRow
 
 
@@ -39,7 +40,7 @@ class FeedbackItem:
 
 @dataclass(frozen=True, kw_only=True)
 class FilterSubject:
-    """A run with its content; payloads are the JSON that was sent, `run` includes totals."""
+    """A run with its content; payloads are the stored JSON, `run` includes totals."""
 
     run: RunRow
     inputs: bytes | None = None
@@ -75,7 +76,10 @@ class FilterSubject:
 
 
 def extract_pairs(payload: bytes | None) -> Iterator[Pair]:
-    """All members of the payload by path; the elements of a list share its path."""
+    """All members of the payload by path; the elements of a list share its path.
+
+    Values have no base64 of files.
+    """
     if payload is None:
         return
     # A stack instead of recursion: payloads may nest deeper than the recursion limit.
@@ -92,11 +96,12 @@ def extract_pairs(payload: bytes | None) -> Iterator[Pair]:
                 yield Pair(path, None)
             pending += [(path, False, item) for item in reversed(value)]
         else:
-            yield Pair(path, *_scalar_text(value))
+            text, is_number = _scalar_text(value)
+            yield Pair(path, None if text is None else text_without_media(text), is_number)
 
 
 def extract_texts(payload: bytes | None) -> Iterator[str]:
-    """All strings and numbers of the payload, without keys."""
+    """All strings and numbers of the payload, without keys and without base64 of files."""
     pending = [] if payload is None else [_decode(payload)]
     while pending:
         value = pending.pop()
@@ -105,7 +110,7 @@ def extract_texts(payload: bytes | None) -> Iterator[str]:
         elif isinstance(value, list):
             pending += value
         elif value is not None and not isinstance(value, bool):
-            yield _clean(str(value))
+            yield _clean(text_without_media(str(value)))
 
 
 class _Numeral(str):

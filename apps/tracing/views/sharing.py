@@ -26,7 +26,7 @@ from apps.tracing.views.traces import (
     transcript_context,
 )
 from apps.web_ui.badges import RUN_TYPES
-from apps.web_ui.pages import PageRequest, workspace_page
+from apps.web_ui.pages import PageRequest, keep_private, workspace_page
 
 
 @require_http_methods(["GET", "POST"])
@@ -65,7 +65,7 @@ def public_trace(request: HttpRequest, token: UUID, run_id: UUID | None = None) 
         "run_base": f"{url}/",
     }
     if request.headers.get("HX-Request"):
-        return _keep_private(render(request, "tracing/run.html", context))
+        return keep_private(render(request, "tracing/run.html", context))
     rows = _read_rows(shared)
     mode = display_mode(request, detail.row, rows)
     context |= {
@@ -77,7 +77,7 @@ def public_trace(request: HttpRequest, token: UUID, run_id: UUID | None = None) 
     if mode == TRANSCRIPT:
         transcript = transcripts.load_transcript(shared.share.workspace_id, shared.query(), rows)
         context |= transcript_context(transcript, reverse("public-transcript", args=[token]))
-    return _keep_private(render(request, "tracing/public_trace.html", context))
+    return keep_private(render(request, "tracing/public_trace.html", context))
 
 
 @require_GET
@@ -89,21 +89,13 @@ def public_transcript(request: HttpRequest, token: UUID) -> HttpResponse:
     )
     context = transcript_context(transcript, reverse("public-transcript", args=[token]))
     context |= {"is_public": True, "run_base": f"{reverse('public-trace', args=[token])}/"}
-    return _keep_private(render(request, "tracing/transcript_blocks.html", context))
+    return keep_private(render(request, "tracing/transcript_blocks.html", context))
 
 
 def _read_rows(shared: SharedContent) -> list[RunRow]:
     """Return the shared runs depth first, as many as a public page shows."""
     page = run_store.query(shared.share.workspace_id, shared.query(), limit=sharing.MAX_RUNS_SHOWN)
     return sorted((run.row for run in page.runs), key=lambda row: row.dotted_order)
-
-
-def _keep_private(response: HttpResponse) -> HttpResponse:
-    """Exclude search engines, referrers, and caches that would outlive the link."""
-    response["X-Robots-Tag"] = "noindex, nofollow"
-    response["Cache-Control"] = "private, no-store"
-    response["Referrer-Policy"] = "no-referrer"
-    return response
 
 
 def _find_share(project: Project, row: RunRow) -> Share | None:

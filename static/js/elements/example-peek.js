@@ -1,5 +1,5 @@
 /**
- * <example-peek><table>… <a class="row-link">…</table><aside data-peek hidden>… [data-peek-body] …</aside></example-peek>:
+ * <example-peek><table>… <a class="row-link">…</table><aside hidden>… [data-preview-body] …</aside></example-peek>:
  * shows the example of a row next to the table. A click on a cell with `data-experiment` shows that experiment. Enter
  * opens the panel, and the example's own page from the open panel; J and K move; Escape closes. The URL parameter `peek`
  * holds the id of the example.
@@ -36,12 +36,12 @@ class ExamplePeek extends HTMLElement {
   }
 
   get #panel() {
-    return /** @type {HTMLElement} */ (this.querySelector("[data-peek]"));
+    return /** @type {HTMLElement} */ (this.querySelector("aside"));
   }
 
   #handleClick = (/** @type {MouseEvent} */ event) => {
     const target = /** @type {Element} */ (event.target);
-    if (target.closest("[data-peek-close]")) {
+    if (target.closest("[data-preview-close]")) {
       this.#close();
       return;
     }
@@ -94,8 +94,8 @@ class ExamplePeek extends HTMLElement {
   async #load(url) {
     this.#abortController?.abort();
     const abortController = (this.#abortController = new AbortController());
-    const body = /** @type {HTMLElement} */ (this.querySelector("[data-peek-body]"));
-    const openLink = this.querySelector("[data-peek-open]");
+    const body = /** @type {HTMLElement} */ (this.querySelector("[data-preview-body]"));
+    const openLink = this.querySelector("[data-preview-open]");
     if (openLink instanceof HTMLAnchorElement) openLink.href = url;
     if (this.#link) this.#link.href = url;
     body.setAttribute("aria-busy", "true");

@@ -76,9 +76,9 @@ def load_subjects(
     return [
         FilterSubject(
             run=item.row,
-            inputs=item.json(Payload.INPUTS),
-            outputs=item.json(Payload.OUTPUTS),
-            error=item.json(Payload.ERROR),
+            inputs=item.payloads.get(Payload.INPUTS),
+            outputs=item.payloads.get(Payload.OUTPUTS),
+            error=item.payloads.get(Payload.ERROR),
             feedback=feedback.get(item.row.id, ()),
             reference_dataset_id=datasets.get(item.row.project_id),
         )
