@@ -42,6 +42,7 @@ BODY = {
 BODIES: dict[str, Any] = {
     "/runs/batch": [{"assistant_id": "agent"}],
     "/assistants": {"graph_id": "agent"},
+    "/mcp": {"jsonrpc": "2.0", "id": 1, "method": "tools/list"},
 }
 EMPTY = ("search", "count")
 _THREAD = "/threads/<str:thread_id>"
@@ -57,7 +58,8 @@ EXPECTED = {
     ],
     "assistants.update": [f"PATCH {_ASSISTANT}", f"POST {_ASSISTANT}/latest"],
     "assistants.delete": [f"DELETE {_ASSISTANT}"],
-    "assistants.search": ["POST /assistants/search", "POST /assistants/count"],
+    # A tool call also checks the right to create a run.
+    "assistants.search": ["POST /assistants/search", "POST /assistants/count", "POST /mcp"],
     # The right to create is checked before the right to read the original.
     "threads.create": ["POST /threads", f"POST {_THREAD}/copy"],
     "threads.read": [

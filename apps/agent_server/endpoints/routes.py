@@ -16,6 +16,7 @@ from apps.agent_server.endpoints import (
     crons,
     event_socket,
     graphs,
+    mcp,
     run_streams,
     runs,
     states,
@@ -130,6 +131,7 @@ ENDPOINTS = (
     *run_streams.endpoints,
     *crons.endpoints,
     *store.endpoints,
+    *mcp.endpoints,
     *system.endpoints,
     *_document_endpoints,
 )

@@ -86,11 +86,17 @@ def preflight_response(
     return 200, b"OK", _encode_headers(headers)
 
 
+def allows_origin(cors: Cors, origin: str) -> bool:
+    """Whether the rules allow requests of pages of that origin."""
+    allowed = cors.allow_origins
+    return "*" in allowed or origin in allowed or _matches_regex(cors, origin)
+
+
 def _origin_headers(cors: Cors, origin: str) -> list[tuple[str, str]]:
     """The headers that allow the origin; none if it is not allowed."""
-    allows_all = "*" in cors.allow_origins
-    if not allows_all and origin not in cors.allow_origins and not _matches_regex(cors, origin):
+    if not allows_origin(cors, origin):
         return []
+    allows_all = "*" in cors.allow_origins
     # Browsers reject `*` for requests with credentials.
     if allows_all and not cors.allow_credentials:
         return [("Access-Control-Allow-Origin", "*")]

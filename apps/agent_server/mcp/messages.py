@@ -1,0 +1,177 @@
+"""JSON-RPC messages of MCP over streamable HTTP, in two forms.
+
+With the versions up to 2025-11-25 a client begins with `initialize`. With 2026-07-28 each request
+describes itself in `_meta` and in headers. `MCP-Protocol-Version` decides between them. Sources:
+the MCP specification, "Transports" and "Versioning" of these versions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from apps.agent_server.schemas.base import read_json
+from apps.core.errors import Invalid
+from apps.core.json import dumps
+
+JSONObject = dict[str, Any]
+RequestId = str | int
+
+HANDSHAKE_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
+"""Newest first."""
+STATELESS_VERSION = "2026-07-28"
+SUPPORTED_VERSIONS = (STATELESS_VERSION, *HANDSHAKE_VERSIONS)
+META = "io.modelcontextprotocol/"
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+SERVER_ERROR = -32000
+HEADER_MISMATCH = -32020
+UNSUPPORTED_VERSION = -32022
+
+
+class RpcError(Exception):
+    """A request that is answered with a JSON-RPC error and this HTTP status."""
+
+    def __init__(
+        self,
+        code: int,
+        message: str,
+        *,
+        status: int = 200,
+        data: JSONObject | None = None,
+        request_id: RequestId | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code, self.message, self.status, self.data = code, message, status, data
+        self.request_id = request_id
+        """The id of the request, if it is known."""
+
+    def as_json(self) -> bytes:
+        error: JSONObject = {"code": self.code, "message": self.message}
+        if self.data is not None:
+            error["data"] = self.data
+        return dumps({"jsonrpc": "2.0", "id": self.request_id, "error": error})
+
+
+@dataclass(frozen=True, slots=True)
+class McpMessage:
+    """A request, a notification (`id` None) or a client's response (`method` empty)."""
+
+    id: RequestId | None
+    method: str
+    params: JSONObject
+    is_stateless: bool
+
+    @property
+    def is_request(self) -> bool:
+        return self.id is not None and bool(self.method)
+
+    @property
+    def progress_token(self) -> RequestId | None:
+        """The token that the client wants with notifications of progress."""
+        token = self._meta.get("progressToken")
+        if token is not None and not _is_id(token):
+            raise RpcError(INVALID_PARAMS, "_meta.progressToken: must be a string or an integer.")
+        return token
+
+    @property
+    def _meta(self) -> JSONObject:
+        meta = self.params.get("_meta", {})
+        if not isinstance(meta, dict):
+            raise RpcError(INVALID_PARAMS, "_meta: must be an object.")
+        return meta
+
+    def check_headers(self, headers: Mapping[str, str]) -> None:
+        """Check that a stateless request describes itself, in the headers as in the body."""
+        if not self.is_stateless or not self.is_request:
+            return
+        meta = self._meta
+        for name in ("protocolVersion", "clientCapabilities"):
+            if META + name not in meta:
+                raise RpcError(INVALID_PARAMS, f"_meta: {META}{name} is required.", status=400)
+        expected = {"MCP-Protocol-Version": meta[META + "protocolVersion"]}
+        expected["Mcp-Method"] = self.method
+        if self.method == "tools/call":
+            expected["Mcp-Name"] = self.params.get("name")
+        for name, value in expected.items():
+            if headers.get(name, "").strip() != value:
+                raise _header_mismatch(name)
+
+
+def read_message(headers: Mapping[str, str], raw: bytes) -> McpMessage:
+    """Parse the message of a POST. Raises `RpcError`; its status is 400, 406 or 415."""
+    if (headers.get("content-type") or "application/json").partition(";")[0].strip().lower() != (
+        "application/json"
+    ):
+        raise RpcError(INVALID_REQUEST, "Content-Type: must be application/json.", status=415)
+    accept = headers.get("accept")
+    if not (admits(accept, "application/json") and admits(accept, "text/event-stream")):
+        text = "Accept: must admit application/json and text/event-stream."
+        raise RpcError(INVALID_REQUEST, text, status=406)
+    try:
+        body = read_json(raw)
+    except Invalid as error:
+        raise RpcError(PARSE_ERROR, error.detail, status=400) from None
+    message = _to_message(body, headers.get("mcp-protocol-version"))
+    version = headers.get("mcp-protocol-version")
+    if version is not None and version not in SUPPORTED_VERSIONS:
+        raise _unsupported_version(version, message.id)
+    return message
+
+
+def _to_message(body: Any, version: str | None) -> McpMessage:
+    if isinstance(body, list):
+        raise RpcError(INVALID_REQUEST, "Batches are not supported.", status=400)
+    if not isinstance(body, dict) or body.get("jsonrpc") != "2.0":
+        text = "The body must be a JSON-RPC 2.0 message: an object with `jsonrpc` 2.0."
+        raise RpcError(INVALID_REQUEST, text, status=400)
+    request_id, method = body.get("id"), body.get("method")
+    if request_id is not None and not _is_id(request_id):
+        raise RpcError(INVALID_REQUEST, "id: must be a string or an integer.", status=400)
+    is_response = method is None and ("result" in body or "error" in body)
+    if not is_response and (not isinstance(method, str) or not method):
+        text = "method: must be a string that is not empty."
+        raise RpcError(INVALID_REQUEST, text, status=400, request_id=request_id)
+    params = body.get("params")
+    if params is not None and not isinstance(params, dict):
+        text = "params: must be an object."
+        raise RpcError(INVALID_PARAMS, text, status=400, request_id=request_id)
+    return McpMessage(request_id, method or "", params or {}, version == STATELESS_VERSION)
+
+
+def admits(accept: str | None, media: str) -> bool:
+    """Whether an `Accept` header admits the media type; an absent one admits any."""
+    if not accept:
+        return True
+    ranges = {media, f"{media.partition('/')[0]}/*", "*/*"}
+    return any(part.partition(";")[0].strip().lower() in ranges for part in accept.split(","))
+
+
+def _is_id(value: Any) -> bool:
+    return isinstance(value, str | int) and not isinstance(value, bool)
+
+
+def _unsupported_version(version: Any, request_id: RequestId | None = None) -> RpcError:
+    data = {"supported": SUPPORTED_VERSIONS, "requested": version}
+    text = "Unsupported protocol version."
+    return RpcError(UNSUPPORTED_VERSION, text, status=400, data=data, request_id=request_id)
+
+
+def _header_mismatch(name: str) -> RpcError:
+    return RpcError(HEADER_MISMATCH, f"{name}: does not match the body.", status=400)
+
+
+def encode_result(message: McpMessage, result: JSONObject, server: JSONObject) -> bytes:
+    """Encode the response; a stateless one also says that it is complete, and from which server."""
+    if message.is_stateless:
+        meta = {META + "serverInfo": server}
+        result = {**result, "resultType": "complete", "_meta": meta}
+    return dumps({"jsonrpc": "2.0", "id": message.id, "result": result})
+
+
+def encode_notification(method: str, params: JSONObject) -> bytes:
+    return dumps({"jsonrpc": "2.0", "method": method, "params": params})

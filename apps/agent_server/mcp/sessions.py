@@ -1,0 +1,52 @@
+"""Session ids, which are signed and not stored.
+
+A session tells the calls of one client from those of others with the same key, so that a client can
+cancel its own. An id belongs to one caller of one agent and expires; clients cannot end it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+
+from django.core import signing
+
+from apps.agent_server.auth.access import Admission
+from apps.core.errors import NotFound
+
+LIFETIME_SECONDS = 24 * 3600
+_SALT = "agent_server.mcp.session"
+
+
+class SessionNotFound(NotFound):
+    code = "mcp_session_not_found"
+    detail = "The MCP session is unknown or has expired. Send `initialize` without a session id."
+
+
+def create_session_id(admission: Admission) -> str:
+    """A new session id of the caller, in visible ASCII."""
+    value = f"{secrets.token_urlsafe(16)}.{_caller_tag(admission)}"
+    return signing.TimestampSigner(salt=_SALT).sign(value)
+
+
+def check_session_id(admission: Admission, session_id: str) -> str:
+    """Return the session's token. Raises `SessionNotFound` for any id that is not the caller's."""
+    try:
+        value = signing.TimestampSigner(salt=_SALT).unsign(session_id, max_age=LIFETIME_SECONDS)
+    except signing.BadSignature:
+        raise SessionNotFound from None
+    token, _, tag = value.partition(".")
+    if not secrets.compare_digest(tag, _caller_tag(admission)):
+        raise SessionNotFound
+    return token
+
+
+def _caller_tag(admission: Admission) -> str:
+    """A digest of the agent and the caller: a key, a member or a user of the agent's own code."""
+    caller, user = admission.caller, admission.user()
+    if caller is not None:
+        identity = f"{caller.key_id}:{caller.user_id}"
+    else:
+        identity = "" if user is None else str(user["identity"])
+    text = f"{admission.route.deployment_id}:{caller is None}:{identity}"
+    return hashlib.sha256(text.encode()).hexdigest()[:32]

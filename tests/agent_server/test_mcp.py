@@ -1,0 +1,607 @@
+"""The Model Context Protocol of an agent."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from apps.agent_server.models import AgentRun, Assistant, Thread
+from apps.agent_server.services.assistants import system_assistant_id
+from apps.core.sync_bridge import in_thread
+from apps.deployments import routes
+from apps.deployments.models import Revision, RevisionGraph
+from tests.agent_server.asgi import Caller
+from tests.factories.agent_server import route_of
+from tests.factories.api_keys import key_for
+
+STATELESS = "2026-07-28"
+META = "io.modelcontextprotocol/"
+
+
+def request(method: str, params: Any = None, request_id: Any = 1) -> dict[str, Any]:
+    body = {"jsonrpc": "2.0", "id": request_id, "method": method}
+    return body if params is None else {**body, "params": params}
+
+
+def stateless(method: str, **params: Any) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return body and headers of a request without a handshake."""
+    meta = {f"{META}protocolVersion": STATELESS, f"{META}clientCapabilities": {}}
+    headers = {"Mcp-Protocol-Version": STATELESS, "Mcp-Method": method}
+    if "name" in params:
+        headers["Mcp-Name"] = params["name"]
+    return request(method, {**params, "_meta": meta}), headers
+
+
+@pytest.fixture
+def post(send):
+    return lambda body, **options: send("post", "/mcp", body, **options)
+
+
+def create_assistant(agent, name: str, **fields: Any) -> Assistant:
+    return Assistant.unscoped.create(
+        workspace=agent.workspace, deployment=agent, graph_id="agent", name=name, **fields
+    )
+
+
+def set_schemas(agent, **schemas: Any) -> None:
+    RevisionGraph.unscoped.filter(revision=agent.active_revision, graph_id="agent").update(
+        schemas=schemas
+    )
+
+
+# Access
+
+
+def test_anonymous_callers_are_refused(post):
+    assert post(request("ping"), key=None).status_code == 401
+    assert post(request("tools/list"), key=None).status_code == 401
+
+
+def test_an_outsider_finds_no_agent(post, outsider_key):
+    assert post(request("tools/list"), key=outsider_key).status_code == 404
+
+
+def test_a_reader_lists_tools_and_calls_none(post, reader_key):
+    call = request("tools/call", {"name": "agent", "arguments": {}})
+
+    assert post(request("tools/list"), key=reader_key).status_code == 200
+    assert post(call, key=reader_key).status_code == 403
+    assert not AgentRun.unscoped.exists()
+
+
+def test_disabled_mcp_is_not_found_and_not_documented(post, client, agent):
+    Revision.unscoped.filter(deployment=agent).update(config={"http": {"disable_mcp": True}})
+    routes.clear_cache()
+
+    document = client.get(f"/agents/{agent.slug}/openapi.json").json()
+
+    assert post(request("ping")).status_code == 404
+    assert "/mcp" not in document["paths"]
+
+
+@pytest.mark.parametrize("method", ["get", "delete", "put"])
+def test_other_methods_are_not_allowed(send, method):
+    response = send(method, "/mcp")
+
+    assert (response.status_code, response["Allow"]) == (405, "POST")
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "http://testserver"}, 200),
+        ({"Host": "evil.example"}, 400),
+    ],
+)
+def test_foreign_origins_and_hosts_are_refused(post, settings, headers, status):
+    settings.ALLOWED_HOSTS = ["testserver"]
+
+    assert post(request("ping"), **headers).status_code == status
+
+
+def test_a_deployment_allows_origins(post, agent):
+    cors = {"allow_origins": ["http://app.example"]}
+    Revision.unscoped.filter(deployment=agent).update(config={"http": {"cors": cors}})
+    routes.clear_cache()
+
+    assert post(request("ping"), Origin="http://app.example").status_code == 200
+    assert post(request("ping"), Origin="http://evil.example").status_code == 403
+
+
+# Messages
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ("{", -32700),
+        ("", -32700),
+        ("[" * 300 + "]" * 300, -32700),
+        ("[]", -32600),
+        ('[{"jsonrpc":"2.0","id":1,"method":"ping"}]', -32600),
+        ('"ping"', -32600),
+        ('{"id":1,"method":"ping"}', -32600),
+        ('{"jsonrpc":"1.0","id":1,"method":"ping"}', -32600),
+        ('{"jsonrpc":"2.0","id":true,"method":"ping"}', -32600),
+        ('{"jsonrpc":"2.0","id":1.5,"method":"ping"}', -32600),
+        ('{"jsonrpc":"2.0","id":1}', -32600),
+        ('{"jsonrpc":"2.0","id":1,"method":7}', -32600),
+        ('{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}', -32602),
+    ],
+)
+def test_a_malformed_message_is_an_error_of_the_caller(client, agent, key, body, code):
+    response = client.post(
+        f"/agents/{agent.slug}/mcp",
+        body,
+        content_type="application/json",
+        headers={"X-Api-Key": key},
+    )
+
+    assert response.status_code == 400
+    assert response.json()["error"]["code"] == code
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Accept": "application/json"}, 406),
+        ({"Accept": "text/event-stream"}, 406),
+        ({"Accept": "application/json, text/event-stream"}, 200),
+        ({"Accept": "*/*"}, 200),
+        ({"Mcp-Protocol-Version": "2025-06-18"}, 200),
+        ({"Mcp-Protocol-Version": "1999-01-01"}, 400),
+    ],
+)
+def test_headers_decide_whether_a_message_is_read(post, headers, status):
+    assert post(request("ping"), **headers).status_code == status
+
+
+def test_a_form_is_an_unsupported_media_type(client, agent, key):
+    response = client.post(
+        f"/agents/{agent.slug}/mcp", "a=b", content_type="text/plain", headers={"X-Api-Key": key}
+    )
+
+    assert response.status_code == 415
+
+
+def test_an_unknown_version_is_answered_with_the_supported_ones(post):
+    response = post(request("ping"), **{"Mcp-Protocol-Version": "1999-01-01"})
+
+    error = response.json()["error"]
+    assert (error["code"], error["data"]["requested"]) == (-32022, "1999-01-01")
+    assert error["data"]["supported"][:2] == [STATELESS, "2025-11-25"]
+
+
+@pytest.mark.parametrize("request_id", [0, "", "a", -7, 2**53])
+def test_the_id_of_a_request_is_returned(post, request_id):
+    assert post(request("ping", request_id=request_id)).json() == {
+        "jsonrpc": "2.0",
+        "id": request_id,
+        "result": {},
+    }
+
+
+@pytest.mark.parametrize("method", ["resources/list", "prompts/list", "completion/complete", "x"])
+def test_other_methods_of_the_protocol_are_unknown(post, method):
+    response = post(request(method))
+
+    assert response.status_code == 200
+    assert response.json()["error"]["code"] == -32601
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 9}},
+        {"jsonrpc": "2.0", "method": "notifications/of-the-future"},
+        {"jsonrpc": "2.0", "id": 4, "result": {}},
+    ],
+)
+def test_notifications_and_responses_are_accepted(post, body):
+    response = post(body)
+
+    assert (response.status_code, response.content) == (202, b"")
+
+
+# Versions and sessions
+
+
+@pytest.mark.parametrize(
+    ("requested", "agreed"),
+    [
+        ("2024-11-05", "2024-11-05"),
+        ("2025-06-18", "2025-06-18"),
+        ("2025-11-25", "2025-11-25"),
+        ("2026-07-28", "2025-11-25"),
+        ("1999-01-01", "2025-11-25"),
+    ],
+)
+def test_initialize_agrees_on_a_version(post, agent, requested, agreed):
+    response = post(request("initialize", {"protocolVersion": requested, "capabilities": {}}))
+
+    result = response.json()["result"]
+    assert result["protocolVersion"] == agreed
+    assert result["capabilities"] == {"tools": {"listChanged": False}}
+    assert result["serverInfo"]["name"] == agent.name
+
+
+def test_initialize_without_a_version_is_invalid(post):
+    response = post(request("initialize", {}))
+
+    assert (response.status_code, response.json()["error"]["code"]) == (400, -32602)
+
+
+def begin_session(post, **options: Any) -> str:
+    response = post(request("initialize", {"protocolVersion": "2025-11-25"}), **options)
+    session: str = response["Mcp-Session-Id"]
+    return session
+
+
+def test_a_session_belongs_to_its_caller(post, agent):
+    session = begin_session(post)
+    other_key = key_for(agent.workspace, "write")
+
+    def ping(session_id: str, **options: Any) -> int:
+        status: int = post(request("ping"), **{"Mcp-Session-Id": session_id}, **options).status_code
+        return status
+
+    assert session.isascii()
+    assert session.isprintable()
+    assert ping(session) == 200
+    assert ping(session, key=other_key) == 404
+    assert ping(f"{session}x") == 404
+    assert ping("") == 404
+    assert begin_session(post) != session
+
+
+def test_a_session_expires(post, time_machine):
+    session = begin_session(post)
+
+    time_machine.move_to(datetime.now(UTC) + timedelta(days=1, seconds=1))
+
+    assert post(request("ping"), **{"Mcp-Session-Id": session}).status_code == 404
+
+
+# Without a handshake
+
+
+def test_discovery_names_versions_and_capabilities(post, agent):
+    body, headers = stateless("server/discover")
+
+    result = post(body, **headers).json()["result"]
+
+    assert STATELESS in result["supportedVersions"]
+    assert result["capabilities"] == {"tools": {}}
+    assert (result["resultType"], result["cacheScope"], result["ttlMs"]) == (
+        "complete",
+        "private",
+        0,
+    )
+    assert result["_meta"][f"{META}serverInfo"]["name"] == agent.name
+
+
+@pytest.mark.parametrize("method", ["initialize", "ping", "resources/list"])
+def test_unknown_stateless_method_is_not_found(post, method):
+    body, headers = stateless(method)
+
+    response = post(body, **headers)
+
+    assert (response.status_code, response.json()["error"]["code"]) == (404, -32601)
+
+
+@pytest.mark.parametrize(
+    ("changes", "headers", "code"),
+    [
+        ({"_meta": {}}, {}, -32602),
+        ({"_meta": {f"{META}protocolVersion": STATELESS}}, {}, -32602),
+        ({"_meta": 7}, {}, -32602),
+        ({}, {"Mcp-Method": "tools/call"}, -32020),
+        ({}, {"Mcp-Method": ""}, -32020),
+        (
+            {"_meta": {f"{META}protocolVersion": "1999", f"{META}clientCapabilities": {}}},
+            {},
+            -32020,
+        ),
+        (
+            {"_meta": {f"{META}protocolVersion": "2025-11-25", f"{META}clientCapabilities": {}}},
+            {},
+            -32020,
+        ),
+    ],
+)
+def test_stateless_request_must_describe_itself(post, changes, headers, code):
+    body, own_headers = stateless("tools/list")
+    body["params"] |= changes
+
+    response = post(body, **{**own_headers, **headers})
+
+    # A malformed `_meta` is an error of the parameters.
+    assert response.status_code == (200 if changes.get("_meta") == 7 else 400)
+    assert response.json()["error"]["code"] == code
+
+
+def test_stateless_call_names_its_tool_in_a_header(post):
+    body, headers = stateless("tools/call", name="agent")
+
+    response = post(body, **{**headers, "Mcp-Name": "other"})
+
+    assert (response.status_code, response.json()["error"]["code"]) == (400, -32020)
+
+
+# Tools
+
+
+def list_tools(post, **options: Any) -> list[dict[str, Any]]:
+    tools: list[dict[str, Any]] = post(request("tools/list"), **options).json()["result"]["tools"]
+    return tools
+
+
+def test_each_assistant_is_a_tool(post, agent):
+    set_schemas(agent, input_schema={"type": "object", "properties": {"city": {"type": "string"}}})
+    route_of(agent)
+    create_assistant(agent, "Weather: Oslo", description="Tells the weather")
+
+    tools = {tool["name"]: tool for tool in list_tools(post)}
+
+    assert sorted(tools) == ["Weather__Oslo", "agent", "other"]
+    assert tools["agent"]["description"] == "What agent does"
+    assert tools["Weather__Oslo"] == {
+        "name": "Weather__Oslo",
+        "title": "Weather: Oslo",
+        "description": "Tells the weather",
+        "inputSchema": {"type": "object", "properties": {"city": {"type": "string"}}},
+        "annotations": {"title": "Weather: Oslo", "openWorldHint": True},
+    }
+    assert tools["other"]["inputSchema"] == {"title": "other", "type": "object"}
+
+
+def test_names_of_tools_are_unique_and_stable(post, agent):
+    route_of(agent)
+    first, second = (create_assistant(agent, name) for name in ("a b", "a:b"))
+    suffixed = create_assistant(agent, "x_0123abcd")
+    long, unnamed = create_assistant(agent, "n" * 200), create_assistant(agent, "")
+
+    names = {tool["name"] for tool in list_tools(post)}
+    first.delete()
+    names_without_first = {tool["name"] for tool in list_tools(post)}
+
+    suffix = str(second.assistant_id)[:8]
+    assert names == {
+        *("agent", "other", "a_b", f"a_b_{suffix}", "assistant", "n" * 64),
+        f"x_0123abcd_{str(suffixed.assistant_id)[:8]}",
+    }
+    assert "a_b" in names_without_first
+    assert len(str(long.assistant_id)) == len(str(unnamed.assistant_id))
+
+
+def test_tools_are_listed_in_pages(post, agent, monkeypatch):
+    monkeypatch.setattr("apps.agent_server.mcp.tools.PAGE_SIZE", 2)
+    route_of(agent)
+    for number in range(3):
+        create_assistant(agent, f"a{number}")
+
+    names, cursor = [], None
+    for _ in range(3):
+        params = {} if cursor is None else {"cursor": cursor}
+        result = post(request("tools/list", params)).json()["result"]
+        names.append([tool["name"] for tool in result["tools"]])
+        cursor = result.get("nextCursor")
+
+    assert [len(page) for page in names] == [2, 2, 1]
+    assert sorted(name for page in names for name in page) == ["a0", "a1", "a2", "agent", "other"]
+    assert cursor is None
+
+
+@pytest.mark.parametrize("cursor", ["", "x", "bm90IGEgY3Vyc29y", 7, "MjAyNi0wMS0wMSB4", "\u00e9"])
+def test_an_invalid_cursor_is_refused(post, cursor):
+    assert post(request("tools/list", {"cursor": cursor})).json()["error"]["code"] == -32602
+
+
+def test_listing_takes_the_same_number_of_queries_for_more_tools(
+    post, agent, django_assert_num_queries
+):
+    route_of(agent)
+    list_tools(post)
+    with django_assert_num_queries(1):
+        list_tools(post)
+    for number in range(5):
+        create_assistant(agent, f"a{number}")
+
+    with django_assert_num_queries(1):
+        list_tools(post)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"name": "missing"},
+        {"name": 7},
+        {},
+        {"name": "agent", "arguments": []},
+        {"name": "agent", "_meta": {"progressToken": []}},
+        {"name": "agent", "_meta": []},
+    ],
+)
+def test_an_invalid_call_creates_no_run(post, params):
+    response = post(request("tools/call", params))
+
+    assert (response.status_code, response.json()["error"]["code"]) == (200, -32602)
+    assert not AgentRun.unscoped.exists()
+
+
+def test_arguments_that_do_not_match_the_schema_are_a_failed_result(post, agent):
+    properties = {"city": {"type": "string"}}
+    set_schemas(
+        agent, input_schema={"type": "object", "properties": properties, "required": ["city"]}
+    )
+
+    result = post(request("tools/call", {"name": "agent", "arguments": {"city": 7}})).json()
+
+    assert result["result"] == {
+        "content": [
+            {
+                "type": "text",
+                "text": "Invalid arguments: `city` must be of type string, not integer.",
+            }
+        ],
+        "isError": True,
+    }
+    assert not AgentRun.unscoped.exists()
+
+
+# Calls
+
+
+async def call_tool(call: Caller, worker, outcome: dict[str, Any], *, run_events=(), **params: Any):
+    """Call the tool `agent` and end its run; return the run and the response."""
+    body = request("tools/call", {"name": "agent", **params})
+    async with call.open("POST", "/mcp", body) as client:
+        run = await worker.claim_run()
+        await worker.publish(run, ("metadata", {}), *run_events)
+        await worker.end(run, **outcome)
+        return run, await client.wait_for_end()
+
+
+async def test_a_call_runs_the_assistant_without_a_thread(call, worker, agent):
+    outcome = {"values": {"answer": 42}, "result": {"answer": 42}}
+
+    run, answer = await call_tool(call, worker, outcome, arguments={"question": "?"})
+
+    assert run.assistant_id == system_assistant_id("agent")
+    assert run.kwargs["input"] == {"question": "?"}
+    assert (await in_thread(Thread.unscoped.get, pk=run.thread_id)).temporary
+    assert answer.json() == {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "result": {
+            "content": [{"type": "text", "text": '{"answer":42}'}],
+            "structuredContent": {"answer": 42},
+            "isError": False,
+        },
+    }
+
+
+async def test_a_large_result_is_read_from_the_database(call, worker):
+    values = {"answer": "x" * 100}
+
+    _, answer = await call_tool(call, worker, {"values": values})
+
+    assert answer.json()["result"]["structuredContent"] == values
+
+
+ASKS = (
+    "The assistant asks for input, which a tool call cannot give. Run it on a thread, or use A2A."
+    ' It asks: ["Which city?"]'
+)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "text"),
+    [
+        (
+            {"status": "error", "error": {"error": "ValueError", "message": "no such city"}},
+            "ValueError: no such city",
+        ),
+        ({"status": "interrupted"}, "The run was cancelled."),
+        (
+            {"result": {"__interrupt__": [{"id": "a", "value": "Which city?"}]}},
+            ASKS,
+        ),
+    ],
+)
+async def test_a_run_without_output_is_a_failed_result(call, worker, outcome, text):
+    _, answer = await call_tool(call, worker, outcome)
+
+    assert answer.status == 200
+    assert answer.json()["result"] == {"content": [{"type": "text", "text": text}], "isError": True}
+
+
+async def test_output_of_another_type_than_the_schemas_is_a_failed_result(call, worker, agent):
+    schema = {"type": "object", "properties": {"answer": {"type": "string"}}}
+    await in_thread(lambda: set_schemas(agent, output_schema=schema))
+
+    _, answer = await call_tool(call, worker, {"result": {"answer": 42}})
+
+    assert answer.json()["result"]["isError"] is True
+    assert "`answer` must be of type" in answer.json()["result"]["content"][0]["text"]
+
+
+async def test_output_that_is_no_object_is_wrapped(call, worker, agent):
+    schema = {"type": "string"}
+    await in_thread(lambda: set_schemas(agent, input_schema=schema, output_schema=schema))
+
+    run, answer = await call_tool(
+        call, worker, {"result": {"values": "done"}}, arguments={"input": "go"}
+    )
+
+    assert run.kwargs["input"] == "go"
+    assert answer.json()["result"]["structuredContent"] == {"result": "done"}
+
+
+async def test_progress_is_notified_for_each_step(call, worker):
+    events = [("updates", {"plan": {}}), ("updates", {"write": {}}), ("values", {})]
+
+    _, answer = await call_tool(
+        call, worker, {"result": {"a": 1}}, run_events=events, _meta={"progressToken": "t"}
+    )
+
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    sent = [data for _, data, _ in answer.events]
+    assert [message["params"] for message in sent[:-1]] == [
+        {"progressToken": "t", "progress": 1, "message": "plan"},
+        {"progressToken": "t", "progress": 2, "message": "write"},
+    ]
+    assert sent[-1]["result"]["structuredContent"] == {"a": 1}
+
+
+async def test_a_client_cancels_its_own_request(call, worker):
+    answer = await call("POST", "/mcp", request("initialize", {"protocolVersion": "2025-11-25"}))
+    own = {"Mcp-Session-Id": answer.headers["mcp-session-id"]}
+    answer = await call("POST", "/mcp", request("initialize", {"protocolVersion": "2025-11-25"}))
+    other = {"Mcp-Session-Id": answer.headers["mcp-session-id"]}
+    body = request("tools/call", {"name": "agent"}, request_id=5)
+    cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 5}}
+
+    async with call.open("POST", "/mcp", body, **own) as client:
+        run = await worker.claim_run()
+        for headers in (other, {}):
+            assert (await call("POST", "/mcp", cancel, **headers)).status == 202
+        before = await in_thread(AgentRun.unscoped.get, pk=run.pk)
+        assert (await call("POST", "/mcp", cancel, **own)).status == 202
+        cancelled = await worker.next_cancelled_run()
+        await worker.end(run, "interrupted")
+        result = (await client.wait_for_end()).json()["result"]
+
+    assert (before.cancel_action, cancelled) == ("", run.pk)
+    assert result["isError"] is True
+
+
+async def test_a_stateless_client_cancels_by_closing_the_response(call, worker):
+    body, headers = stateless("tools/call", name="agent")
+
+    async with call.open("POST", "/mcp", body, **headers) as client:
+        run = await worker.claim_run()
+        await client.wait_for_start()
+        client.disconnect()
+        cancelled: UUID = await worker.next_cancelled_run()
+        await worker.end(run, "interrupted")
+
+    assert cancelled == run.pk
+
+
+async def test_stateless_result_is_complete(call, worker):
+    body, headers = stateless("tools/call", name="agent")
+
+    async with call.open("POST", "/mcp", body, **headers) as client:
+        await worker.end(await worker.claim_run(), result={"a": 1})
+        result = (await client.wait_for_end()).json()["result"]
+
+    assert result["resultType"] == "complete"
+    assert json.loads(result["content"][0]["text"]) == {"a": 1}
