@@ -49,6 +49,10 @@ class Env(BaseSettings):
     data_dir: Path = BASE_DIR / "var"
     public_url: str | None = None
     """Base URL for clients and browsers; default `http://127.0.0.1:<port>`."""
+    public_api_url: str | None = None
+    """Base URL of the APIs, if it is not that of the pages; default `public_url`."""
+    public_beacon_url: str | None = None
+    """Base URL of `/v1/beacon`, if it is not that of the APIs; default `public_api_url`."""
     internal_url: str | None = None
     """Base URL at which agents send their traces; default `http://127.0.0.1:<port>`."""
     allowed_hosts: str | None = None
@@ -204,6 +208,14 @@ class Env(BaseSettings):
         return (self.public_url or f"http://127.0.0.1:{self.port}").rstrip("/")
 
     @property
+    def api_base_url(self) -> str:
+        return (self.public_api_url or self.base_url).rstrip("/")
+
+    @property
+    def beacon_base_url(self) -> str:
+        return (self.public_beacon_url or self.api_base_url).rstrip("/")
+
+    @property
     def internal_base_url(self) -> str:
         return (self.internal_url or f"http://127.0.0.1:{self.port}").rstrip("/")
 
@@ -275,7 +287,10 @@ class Env(BaseSettings):
             return list(_split_list(self.allowed_hosts))
         if self.public_url is None:
             return ["*"]
-        urls = (self.base_url, self.internal_base_url)
+        urls = (
+            *(self.base_url, self.internal_base_url),
+            *(self.api_base_url, self.beacon_base_url),
+        )
         names = [*filter(None, (urlsplit(url).hostname for url in urls)), *_LOOPBACK_NAMES]
         if self.agent_domain is not None:
             names.append(f".{self.agent_domain}")

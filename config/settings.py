@@ -19,6 +19,8 @@ SECRET_KEY = ENV.secret_key_text
 ALLOWED_HOSTS = ENV.hosts
 CORS_ORIGINS = ENV.origins
 BASE_URL = ENV.base_url
+API_BASE_URL = ENV.api_base_url
+BEACON_BASE_URL = ENV.beacon_base_url
 INTERNAL_URL = ENV.internal_base_url
 DATA_DIR = ENV.data_dir.resolve()
 

@@ -225,7 +225,7 @@ def _parameter(request: HttpRequest, name: str) -> str:
 
 def _check_resource(request: HttpRequest) -> None:
     """Tokens are for this installation's API, which a client may name (RFC 8707)."""
-    origins = {_origin(request), settings.BASE_URL}
+    origins = {_origin(request), settings.BASE_URL, settings.API_BASE_URL}
     allowed = {f"{origin}{path}" for origin in origins for path in ("", "/api", "/api/v1")}
     for resource in request.POST.getlist("resource"):
         if resource.rstrip("/") not in allowed:
@@ -233,9 +233,10 @@ def _check_resource(request: HttpRequest) -> None:
 
 
 def _origin(request: HttpRequest) -> str:
-    """The origin that the client addressed; a proxy that ends TLS is known by `PUBLIC_URL`."""
-    if request.get_host() == urlsplit(settings.BASE_URL).netloc:
-        return settings.BASE_URL
+    """The origin that the client addressed; a proxy that ends TLS is known by the public URLs."""
+    for url in (settings.BASE_URL, settings.API_BASE_URL):
+        if request.get_host() == urlsplit(url).netloc:
+            return url
     return f"{request.scheme}://{request.get_host()}"
 
 

@@ -32,7 +32,7 @@ def page_context(request: HttpRequest) -> dict[str, Any]:
         "density": _cookie_choice(request, "slipway_density", {"compact"}),
         "nav": _cookie_choice(request, "slipway_nav", {"rail"}),
         "facets_state": _cookie_choice(request, "slipway_facets", {"collapsed"}),
-        "base_url": settings.BASE_URL,
+        "base_url": settings.API_BASE_URL,
         "time_zone": timezone.get_current_timezone_name(),
         "time_zone_label": zone_label(),
         "layout": partial(_layout, request),

@@ -26,7 +26,8 @@ def agent_egress() -> Egress:
     A platform at the loopback address is at the same address inside: its port is forwarded.
     """
     internal = _addresses([settings.INTERNAL_URL])
-    public = [pair for pair in _addresses([settings.BASE_URL]) if pair[0] not in _LOOPBACK_HOSTS]
+    urls = (settings.BASE_URL, settings.API_BASE_URL)
+    public = [pair for pair in _addresses(urls) if pair[0] not in _LOOPBACK_HOSTS]
     return Egress(
         networks=settings.EGRESS_NETWORKS,
         hosts=(*internal, *public),

@@ -176,5 +176,5 @@ def _load_route(slug: str) -> Route | None:
 def agent_url(slug: str) -> str:
     """Return the URL of the Agent Server: a subdomain of AGENT_DOMAIN if set, otherwise a path."""
     if settings.AGENT_DOMAIN:
-        return f"{urlsplit(settings.BASE_URL).scheme}://{slug}.{settings.AGENT_DOMAIN}"
-    return f"{settings.BASE_URL}/agents/{slug}"
+        return f"{urlsplit(settings.API_BASE_URL).scheme}://{slug}.{settings.AGENT_DOMAIN}"
+    return f"{settings.API_BASE_URL}/agents/{slug}"

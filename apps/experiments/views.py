@@ -65,7 +65,7 @@ def _context(request: PageRequest, dataset: Dataset) -> dict[str, Any]:
         "may_delete_comparisons": caller.may(Permission.EXPERIMENTS_DELETE),
         "may_run_experiments": all(map(caller.may, RUN_PERMISSIONS)),
         "max_compared": MAX_COMPARED,
-        "api_url": f"{settings.BASE_URL}/api/v1",
+        "api_url": f"{settings.API_BASE_URL}/api/v1",
     }
 
 

@@ -62,7 +62,7 @@ def prompt_list(request: PageRequest) -> HttpResponse:
 
 
 def _api_url() -> str:
-    return f"{settings.BASE_URL}/api/v1"
+    return f"{settings.API_BASE_URL}/api/v1"
 
 
 @require_http_methods(["GET", "POST"])

@@ -90,4 +90,4 @@ def tool_schema() -> bytes:
 
 
 def _schema_url(name: str) -> str:
-    return f"{settings.BASE_URL}/public/schemas/v1/{name}.json"
+    return f"{settings.API_BASE_URL}/public/schemas/v1/{name}.json"

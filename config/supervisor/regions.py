@@ -43,11 +43,14 @@ def environment(env: Env, region: str, position: int, regions: Sequence[str]) ->
     return variables
 
 
+_PUBLIC_URLS = ("PUBLIC_URL", "PUBLIC_API_URL", "PUBLIC_BEACON_URL")
+
+
 class Regions:
     """The supervisors of several regions under one."""
 
     def __init__(self, env: Env, regions: Sequence[str], *, companion: int | None = None) -> None:
-        for name in ("DATABASE_URL", "REDIS_URL", "PUBLIC_URL", "INTERNAL_URL"):
+        for name in ("DATABASE_URL", "REDIS_URL", *_PUBLIC_URLS, "INTERNAL_URL"):
             if os.environ.get(name):
                 raise CannotStart(
                     f"{name} applies to one installation: start each region separately with REGION."

@@ -27,6 +27,18 @@ def test_preflight_is_answered_for_any_origin_without_cookies(client, db, path):
     assert "Access-Control-Allow-Credentials" not in response
 
 
+@pytest.mark.parametrize(
+    "path", ["/runs", "/api/v1/sessions", "/unknown", "/v1/platform/unknown/1"]
+)
+def test_options_is_answered_on_any_path_without_credentials(client, db, path):
+    response = client.options(path)
+
+    assert (response.status_code, response.content) == (204, b"")
+    assert response["Allow"] == "GET, POST, PUT, PATCH, DELETE, HEAD, OPTIONS"
+    assert "Access-Control-Allow-Methods" not in response
+    assert client.options(path, headers=PREFLIGHT).status_code == 204
+
+
 def test_cross_origin_scripts_may_read_responses_and_errors(client, db):
     for path, status in (("/info", 200), ("/sessions", 401)):
         response = client.get(path, headers=ORIGIN)

@@ -25,6 +25,7 @@ def bootstrap(*options):
 def configure_settings(settings, tmp_path):
     settings.DATA_DIR = tmp_path
     settings.BASE_URL = "https://slipway.example"
+    settings.API_BASE_URL = "https://api.slipway.example"
 
 
 def test_bootstrap_creates_organization_workspace_owner_and_key():
@@ -37,7 +38,7 @@ def test_bootstrap_creates_organization_workspace_owner_and_key():
         "organization_id": str(organization.pk),
         "workspace_id": str(workspace.pk),
         "api_key": created["api_key"],
-        "api_url": "https://slipway.example/api/v1",
+        "api_url": "https://api.slipway.example/api/v1",
         "ui_url": f"https://slipway.example/o/{workspace.pk}",
     }
     assert owner.email == "ann@example.com"

@@ -76,7 +76,8 @@ def test_two_regions_on_one_machine_share_only_billing(folder):
         for name, installation in (("us", us), ("eu", eu)):
             with urllib.request.urlopen(f"{installation.url}/info") as response:
                 region_info = json.load(response)["region"]
-            assert region_info == {"name": name, "egress": [], "ingress": []}
+            urls = dict.fromkeys(("ui_url", "api_url", "beacon_url"), installation.url)
+            assert region_info == {"name": name, **urls, "egress": [], "ingress": []}
 
         arguments = ("--organization", "Europeans", "--email", "owner@eu.example", "--json")
         organization_id = json.loads(eu.manage("bootstrap", *arguments).stdout)["organization_id"]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import json
+
 import pytest
 
 METADATA = {
@@ -55,8 +58,7 @@ def test_malformed_metadata_is_rejected(client, db, body):
 @pytest.mark.parametrize(
     ("path", "body", "expected"),
     [
-        ("verify", {"license": "x"}, {"token": ""}),
-        ("ingest-traces", {"trace_transactions": [{}, {}]}, {"inserted_count": 2}),
+        ("ingest-traces", {"license": "x", "trace_transactions": [{}, {}]}, {"inserted_count": 2}),
         ("usage-snapshot", {}, {}),
         ("v1/metrics", {"resourceMetrics": []}, {}),
         ("v1/traces", {"resourceSpans": []}, {}),
@@ -68,7 +70,41 @@ def test_beacons_are_accepted(client, db, path, body, expected):
     assert (response.status_code, response.json()) == (200, expected)
 
 
-def test_a_malformed_beacon_is_rejected(client, db):
-    for body in ("[]", '{"trace_transactions": 1}'):
-        response = client.post("/v1/beacon/ingest-traces", body, content_type="application/json")
-        assert response.status_code == 422
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("ingest-traces", "[]"),
+        ("ingest-traces", '{"license": "x", "trace_transactions": 1}'),
+        ("ingest-traces", '{"license": "x", "trace_transactions": [1]}'),
+        ("v1/metrics", '{"resourceMetrics": {}}'),
+        ("v1/traces", '{"resourceSpans": ["x"]}'),
+    ],
+)
+def test_a_malformed_beacon_is_rejected(client, db, path, body):
+    response = client.post(f"/v1/beacon/{path}", body, content_type="application/json")
+
+    assert response.status_code == 422
+
+
+def test_licence_key_gets_a_signed_token_that_does_not_contain_it(client, db):
+    body = {"license": "lcl_hunter2"}
+
+    response = client.post("/v1/beacon/verify", body, content_type="application/json")
+
+    token = response.json()["token"]
+    header, claims, signature = (
+        base64.urlsafe_b64decode(f"{segment}==") for segment in token.split(".")
+    )
+    assert json.loads(header) == {"alg": "HS256", "typ": "JWT"}
+    assert json.loads(claims)["exp"] - json.loads(claims)["iat"] == 86_400
+    assert len(signature) == 32
+    assert b"hunter2" not in header + claims
+
+
+@pytest.mark.parametrize("path", ["verify", "ingest-traces"])
+@pytest.mark.parametrize("licence", [None, "", "  ", 1, ["x"], "x" * 10_001])
+def test_bad_licence_is_rejected(client, db, path, licence):
+    for body in ({"license": licence}, {}):
+        response = client.post(f"/v1/beacon/{path}", body, content_type="application/json")
+        assert (response.status_code, response.json()["code"]) == (422, "invalid")
+        assert "license" in response.json()["detail"]

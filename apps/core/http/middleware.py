@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.core.exceptions import PermissionDenied, RequestDataTooBig, SuspiciousOperation
@@ -93,7 +94,10 @@ class CanonicalPathMiddleware:
 
 
 class HostMiddleware(CommonMiddleware):
-    """Answers 400 for a host that is not in `ALLOWED_HOSTS`.
+    """Answers 400 for a host that is not in `ALLOWED_HOSTS`, and separates the public hosts.
+
+    If the APIs have a host of their own, it serves no pages: it redirects to them, because clients
+    derive their addresses from that of the API. A beacon's own host serves only the beacon.
 
     Probes and scrapers call a process by its address, and no link follows from what they get.
     """
@@ -103,7 +107,41 @@ class HostMiddleware(CommonMiddleware):
     def process_request(self, request: HttpRequest) -> HttpResponsePermanentRedirect | None:
         if request.path_info in self._PROBE_PATHS:
             return None
-        return super().process_request(request)
+        response = super().process_request(request)
+        return response or _route_by_host(request)
+
+
+_PAGE_PREFIXES = (
+    *("/o/", "/account", "/sign-", "/organizations", "/end-impersonation", "/invitations/"),
+    *("/admin", "/prompts/", "/hub/", "/context/"),
+)
+_SHARED_PAGE = re.compile(r"/public/[^/]+/[rd]")
+_BEACON_PATH = re.compile(r"/v1/beacon(/.*)?|/(.+/)?metadata/submit|/ok|/info(/health)?")
+
+
+def _route_by_host(request: HttpRequest) -> HttpResponsePermanentRedirect | None:
+    """Return a redirect to the host of the pages, or None to serve the request.
+
+    Raises `Http404` for a path that the host does not serve.
+    """
+    host = request.get_host().lower()
+    ui, api, beacon = (
+        urlsplit(url).netloc.lower()
+        for url in (settings.BASE_URL, settings.API_BASE_URL, settings.BEACON_BASE_URL)
+    )
+    path = request.path_info
+    if host == ui:
+        return None
+    if host == api:
+        is_page = path == "/" or path.startswith(_PAGE_PREFIXES) or _SHARED_PAGE.fullmatch(path)
+        if not is_page:
+            return None
+        if request.method in {"GET", "HEAD"}:
+            return HttpResponsePermanentRedirect(f"{settings.BASE_URL}{request.get_full_path()}")
+        raise Http404
+    if host == beacon and _BEACON_PATH.fullmatch(path) is None:
+        raise Http404
+    return None
 
 
 class PageGZipMiddleware(GZipMiddleware):
@@ -239,14 +277,19 @@ class CorsMiddleware:
 
 
 class PreflightMiddleware:
-    """Answers preflight requests, after the rate limit middleware has counted them."""
+    """Answers OPTIONS on any path, after the rate limit middleware has counted it.
+
+    The response is the same for known and unknown paths and needs no credentials, so it neither
+    reveals a route nor depends on a row.
+    """
 
     def __init__(self, get_response: Handler) -> None:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        if _is_preflight(request) and not request.path_info.startswith(_CORS_EXCLUDED_PREFIXES):
-            return HttpResponse(status=204)
+        is_excluded = request.path_info.startswith(_CORS_EXCLUDED_PREFIXES)
+        if request.method == "OPTIONS" and not is_excluded:
+            return HttpResponse(status=204, headers={"Allow": _CORS_METHODS})
         return self.get_response(request)
 
 

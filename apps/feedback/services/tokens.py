@@ -80,7 +80,7 @@ def _insert_or_get(row: FeedbackToken) -> FeedbackToken:
 
 def token_url(row: FeedbackToken) -> str:
     """Return the URL to which feedback for the token is sent."""
-    return f"{settings.BASE_URL}/feedback/tokens/{secrets.decrypt(row.token)}"
+    return f"{settings.API_BASE_URL}/feedback/tokens/{secrets.decrypt(row.token)}"
 
 
 def find_valid_token(token: UUID) -> FeedbackToken:

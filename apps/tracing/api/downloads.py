@@ -41,7 +41,7 @@ def signed_file_url(object_path: str, mime_type: str, name: str) -> str:
     """Return an absolute URL that serves a stored object under `name` for `URL_SECONDS`."""
     data = [object_path, mime_type, name]
     token = signing.dumps(data, salt=_SALT, compress=True)
-    return f"{settings.BASE_URL}/public/download?{urlencode({'token': token})}"
+    return f"{settings.API_BASE_URL}/public/download?{urlencode({'token': token})}"
 
 
 @require_safe

@@ -57,11 +57,16 @@ class InfoView(OpenAPIView):
 
 
 def _region() -> dict[str, object]:
-    """Return the region's name, and the IP addresses that the operator announces for firewalls."""
+    """Return the region's name, its base URLs, and the IP addresses announced for firewalls."""
     addresses = {
         direction: list(networks) for direction, networks in settings.ANNOUNCED_ADDRESSES.items()
     }
-    return {"name": settings.REGION, **addresses}
+    urls = {
+        "ui_url": settings.BASE_URL,
+        "api_url": settings.API_BASE_URL,
+        "beacon_url": settings.BEACON_BASE_URL,
+    }
+    return {"name": settings.REGION, **urls, **addresses}
 
 
 class OkView(OpenAPIView):

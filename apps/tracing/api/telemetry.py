@@ -5,6 +5,11 @@ The reported numbers are validated and discarded; billing does not use them.
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import hmac
+import time
+from collections.abc import Mapping
 from typing import Any
 
 from django.conf import settings
@@ -22,6 +27,9 @@ from apps.core import errors
 from apps.core.api import OpenAPIView
 from apps.core.http.middleware import error_response
 from apps.core.json import dumps
+
+MAX_LICENCE_LENGTH = 10_000
+LICENCE_TOKEN_SECONDS = 86_400
 
 
 @csrf_exempt
@@ -56,30 +64,65 @@ class _TelemetryView(OpenAPIView):
             raise errors.Invalid("The body must be an object.")
         return request.data
 
+    def _parse_licence(self, body: Mapping[str, Any]) -> str:
+        licence = body.get("license")
+        if not isinstance(licence, str) or not licence.strip():
+            raise errors.Invalid("`license` must be a licence key.")
+        if len(licence) > MAX_LICENCE_LENGTH:
+            raise errors.Invalid(f"`license` has at most {MAX_LICENCE_LENGTH} characters.")
+        return licence
+
+    def _parse_list(self, body: Mapping[str, Any], name: str) -> list[Any]:
+        """Return a list of objects; a missing one is empty."""
+        items = body.get(name, [])
+        if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+            raise errors.Invalid(f"`{name}` must be a list of objects.")
+        return items
+
 
 class LicenceView(_TelemetryView):
     @extend_schema(request=dict, responses=dict)
     def post(self, request: Request) -> Response:
-        """Accept any licence: no feature depends on one."""
-        self._parse_object(request)
-        return Response({"token": ""})
+        """Accept any licence key and return a token: no feature depends on a licence."""
+        licence = self._parse_licence(self._parse_object(request))
+        return Response({"token": _issue_licence_token(licence)})
+
+
+def _issue_licence_token(licence: str) -> str:
+    """Return a JSON Web Token (RFC 7519, HS256) for the licence key, which it does not contain."""
+    now = int(time.time())
+    claims = {
+        "iss": settings.BASE_URL,
+        "sub": hashlib.sha256(licence.encode()).hexdigest(),
+        "iat": now,
+        "exp": now + LICENCE_TOKEN_SECONDS,
+    }
+    signed = b".".join(map(_encode_segment, (dumps({"alg": "HS256", "typ": "JWT"}), dumps(claims))))
+    key = f"licence token {settings.SECRET_KEY}".encode()
+    signature = hmac.digest(key, signed, hashlib.sha256)
+    return b".".join((signed, _encode_segment(signature))).decode()
+
+
+def _encode_segment(content: bytes) -> bytes:
+    return base64.urlsafe_b64encode(content).rstrip(b"=")
 
 
 class TransactionsView(_TelemetryView):
     @extend_schema(request=dict, responses=dict)
     def post(self, request: Request) -> Response:
         """Accept trace counts and discard them."""
-        transactions = self._parse_object(request).get("trace_transactions", [])
-        if not isinstance(transactions, list):
-            raise errors.Invalid("`trace_transactions` must be a list.")
-        return Response({"inserted_count": len(transactions)})
+        body = self._parse_object(request)
+        self._parse_licence(body)
+        return Response({"inserted_count": len(self._parse_list(body, "trace_transactions"))})
 
 
 class UsageView(_TelemetryView):
     @extend_schema(request=dict, responses=dict)
     def post(self, request: Request) -> Response:
         """Accept usage, metrics or traces of an agent server and discard them."""
-        self._parse_object(request)
+        body = self._parse_object(request)
+        for name in ("resourceMetrics", "resourceSpans"):  # OTLP in JSON
+            self._parse_list(body, name)
         return Response({})
 
 

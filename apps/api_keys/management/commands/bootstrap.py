@@ -100,7 +100,7 @@ class Command(BaseCommand):
                 force_new=options["new_key"],
                 is_organization_wide=options["scope"] == "organization",
             ),
-            "api_url": f"{settings.BASE_URL}/api/v1",
+            "api_url": f"{settings.API_BASE_URL}/api/v1",
             "ui_url": f"{settings.BASE_URL}/o/{setup.workspace.pk}",
         }
         if options["as_json"]:
