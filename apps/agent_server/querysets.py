@@ -12,6 +12,7 @@ from apps.core.json import loads
 
 if TYPE_CHECKING:
     from apps.agent_server.models import (  # noqa: F401
+        A2ATask,
         AgentRun,
         Assistant,
         AssistantVersion,
@@ -61,6 +62,10 @@ class AgentRunQuerySet(models.QuerySet["AgentRun"]):
     def unfinished(self) -> AgentRunQuerySet:
         """Pending or running."""
         return self.filter(status__in=sorted(OPEN))
+
+
+class A2ATaskQuerySet(models.QuerySet["A2ATask"]):
+    pass
 
 
 class UnreportedAttemptQuerySet(models.QuerySet["UnreportedAttempt"]):

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from apps.agent_server.a2a import statements as a2a
 from apps.agent_server.webhooks import statements as webhooks
 from apps.core.json import dumps
 from apps.core.verbatim_json import searchable
@@ -244,8 +245,13 @@ SqlBatch = list[tuple[str, list[Any]]]
 
 
 def end(ends: Sequence[End]) -> SqlBatch:
-    """Statements that end runs and schedule their webhooks."""
-    return [(END_RUNS, transpose(ends)), (webhooks.ADD_DUE, [[end.run_id for end in ends]])]
+    """Statements that end runs and their A2A tasks, and schedule their webhooks."""
+    run_ids = [end.run_id for end in ends]
+    return [
+        (END_RUNS, transpose(ends)),
+        (a2a.END_TASKS, [run_ids]),
+        (webhooks.ADD_DUE, [run_ids]),
+    ]
 
 
 def roll_back_runs(threads: Sequence[UUID], runs: Sequence[tuple[UUID, int, str]]) -> SqlBatch:

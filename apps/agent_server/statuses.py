@@ -1,4 +1,4 @@
-"""States of agent runs, threads and webhook deliveries; the values are on the wire."""
+"""States of agent runs, threads, A2A tasks and webhook deliveries; the values are on the wire."""
 
 from __future__ import annotations
 
@@ -22,6 +22,22 @@ class ThreadStatus(TextChoices):
     BUSY = "busy"
     INTERRUPTED = "interrupted"
     ERROR = "error"
+
+
+class TaskState(TextChoices):
+    """States of an A2A task; the names of A2A 0.3."""
+
+    SUBMITTED = "submitted"
+    WORKING = "working"
+    INPUT_REQUIRED = "input-required"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELED = "canceled"
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the task never changes again."""
+        return self in {TaskState.COMPLETED, TaskState.FAILED, TaskState.CANCELED}
 
 
 class MultitaskStrategy(TextChoices):

@@ -7,8 +7,10 @@ from typing import Any
 from uuid import UUID
 
 import redis.asyncio
+from django.db import connection
 from django.utils import timezone
 
+from apps.agent_server.a2a.statements import END_TASKS
 from apps.agent_server.messaging import messages
 from apps.agent_server.models import AgentRun, Thread
 from apps.agent_server.statuses import RunStatus, ThreadStatus
@@ -109,3 +111,5 @@ def _end(run: AgentRun, status: str, values: Any, interrupts: Any, error: Any) -
         interrupts=interrupts or {},
         error=error,
     )
+    with connection.cursor() as cursor:
+        cursor.execute(END_TASKS, [[run.pk]])

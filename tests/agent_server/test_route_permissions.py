@@ -42,6 +42,7 @@ BODY = {
 BODIES: dict[str, Any] = {
     "/runs/batch": [{"assistant_id": "agent"}],
     "/assistants": {"graph_id": "agent"},
+    "/a2a/<str:assistant_id>": {"jsonrpc": "2.0", "id": 1, "method": "GetTask"},
     "/mcp": {"jsonrpc": "2.0", "id": 1, "method": "tools/list"},
 }
 EMPTY = ("search", "count")
@@ -54,6 +55,8 @@ EXPECTED = {
     "assistants.read": [
         *(f"GET {_ASSISTANT}{end}" for end in ("", "/graph", "/schemas", "/subgraphs")),
         f"GET {_ASSISTANT}/subgraphs/<str:namespace>",
+        "GET /.well-known/agent-card.json",
+        "GET /a2a/<str:assistant_id>/.well-known/agent-card.json",
         f"POST {_ASSISTANT}/versions",
     ],
     "assistants.update": [f"PATCH {_ASSISTANT}", f"POST {_ASSISTANT}/latest"],
@@ -96,8 +99,8 @@ EXPECTED = {
     "store.delete": ["DELETE /store/items"],
     "store.search": ["POST /store/items/search"],
     "store.list_namespaces": ["POST /store/namespaces"],
-    # These need only an authenticated caller.
-    "None.None": ["GET /info", "GET /metrics"],
+    # These need only an authenticated caller; the right of an A2A request follows from its task.
+    "None.None": ["GET /info", "GET /metrics", "POST /a2a/<str:assistant_id>"],
 }
 
 

@@ -28,6 +28,7 @@ from apps.agent_runtime.db.write_batch import (
 )
 from apps.agent_runtime.run_slots import UNLIMITED, FreeSlots, SlotOwner
 from apps.agent_server import run_state_sql
+from apps.agent_server.a2a import statements as a2a
 from apps.agent_server.run_state_sql import End, SqlBatch
 from apps.agent_server.webhooks import delivery_worker
 from apps.agent_server.webhooks import statements as webhooks
@@ -261,6 +262,9 @@ class GroupCommitWriter:
                 ended_rows = await run(
                     run_state_sql.END_RUNS, run_state_sql.transpose(_run_ends(batch))
                 )
+            task_runs = [entry.token.run_id for entry in batch.run_ends if entry.has_task]
+            if task_runs:
+                await run(a2a.END_TASKS, [task_runs])
             webhook_runs = [entry.token.run_id for entry in batch.run_ends if entry.has_webhook]
             if webhook_runs:
                 await run(webhooks.ADD_DUE, [webhook_runs])

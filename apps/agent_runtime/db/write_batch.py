@@ -131,6 +131,8 @@ class RunEnd:
     """The thread has no further run, so unwritten checkpoints can be dropped."""
     has_webhook: bool = False
     """The run may have a webhook; the SQL statement decides."""
+    has_task: bool = False
+    """The run may belong to an A2A task; the SQL statement decides."""
     is_unreported: bool = False
     """The host's process ended before it reported the end of the attempt."""
     size: int = 0

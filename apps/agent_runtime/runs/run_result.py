@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from apps.agent_runtime.db.write_batch import STATE_UNKNOWN, ClaimedRun, RunEnd
+from apps.agent_server.a2a import statements as a2a
 from apps.agent_server.run_state_sql import CANCELLED_ERROR
 from apps.agent_server.webhooks import statements as webhooks
 from apps.core.json import Fragment, dumps, loads, storable
@@ -83,6 +84,7 @@ def _build_result(run: ClaimedRun, outcome: dict[str, Any], *, timed_out: bool) 
     run_end.is_last = run.temporary
     run_end.is_unreported = bool(outcome.get("is_unreported"))
     run_end.has_webhook = webhooks.WEBHOOK_MARKER in run.kwargs
+    run_end.has_task = a2a.TASK_MARKER in run.metadata
     if error is not None and not isinstance(error, dict):
         raise TypeError("an error must be an object")
     if error is not None:

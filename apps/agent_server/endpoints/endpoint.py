@@ -67,6 +67,7 @@ class Endpoint:
         status: int = 200,
         media: str = JSON,
         other_statuses: Mapping[int, str] | None = None,
+        aliases: tuple[str, ...] = (),
     ) -> None:
         """`path` is below the agent's address: `/threads/{thread_id}`.
 
@@ -78,8 +79,10 @@ class Endpoint:
         - `raw_body_model`, `response`, `status`, `media` and `other_statuses` (successes without
           a schema) only document the endpoint: the model of a `raw_body`, and the response's
           model, `Any` for any JSON or None for no body.
+        - `aliases` are further paths with the same parameters, which are not documented.
         """
         self.method, self.path, self.function = method, path, function
+        self.aliases = aliases
         self.tag, self.is_public, self.runs_on_loop = tag, is_public, runs_on_loop
         default = Permission.AGENTS_READ if method == "GET" else Permission.AGENTS_RUN
         self.permission = permission or default

@@ -20,14 +20,14 @@ from apps.deployments import routes
 from apps.deployments.routes import ServingConfig
 
 TEMPLATE = "#/components/schemas/{model}"
-TAGS = ["assistants", "threads", "runs", "crons", "store", "mcp", "system"]
+TAGS = ["assistants", "threads", "runs", "crons", "store", "a2a", "mcp", "system"]
 _CUSTOM_TAG = "application"
 # Starlette's `{name:int}`.
 _CONVERTER = re.compile(r"{(\w+)(?::\w+)?}")
 _SLUG_PLACEHOLDER = b"agent-of-this-address"
 _DESCRIPTION = """\
-Assistants, threads, runs, crons and the store of one deployed agent, and its endpoint for MCP
-clients. Send a key as `X-Api-Key`.
+Assistants, threads, runs, crons and the store of one deployed agent, and its endpoints for A2A
+and MCP clients. Send a key as `X-Api-Key`.
 
 Every error is `{"detail": ..., "code": ..., "errors": [...]}`. Lists in the query may be given as
 repeated keys or as one JSON array. Unknown fields of a body are ignored; null counts as absent.

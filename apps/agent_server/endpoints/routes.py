@@ -11,6 +11,7 @@ from typing import NamedTuple
 from django.urls import path
 
 from apps.agent_server.endpoints import (
+    a2a,
     assistants,
     commands,
     crons,
@@ -54,18 +55,22 @@ class RouteTable:
     def __init__(self, endpoints: Iterable[Endpoint]) -> None:
         self._root = _Node()
         for endpoint in endpoints:
-            node = self._root
-            for segment in endpoint.path[1:].split("/"):
-                if segment.startswith("{"):
-                    node.parameter = node.parameter or _Node()
-                    node = node.parameter
-                else:
-                    node = node.literals.setdefault(segment, _Node())
-            if endpoint.method in node.endpoints:
-                raise ValueError(f"{endpoint.method} {endpoint.path} is declared twice.")
-            node.endpoints[endpoint.method] = endpoint
-            if endpoint.method == "GET" and endpoint.responds_at_once:
-                node.endpoints["HEAD"] = endpoint
+            for template in (endpoint.path, *endpoint.aliases):
+                self._add(template, endpoint)
+
+    def _add(self, template: str, endpoint: Endpoint) -> None:
+        node = self._root
+        for segment in template[1:].split("/"):
+            if segment.startswith("{"):
+                node.parameter = node.parameter or _Node()
+                node = node.parameter
+            else:
+                node = node.literals.setdefault(segment, _Node())
+        if endpoint.method in node.endpoints:
+            raise ValueError(f"{endpoint.method} {template} is declared twice.")
+        node.endpoints[endpoint.method] = endpoint
+        if endpoint.method == "GET" and endpoint.responds_at_once:
+            node.endpoints["HEAD"] = endpoint
 
     def find(self, path: str, method: str) -> RouteMatch | None:
         """Return the endpoint of a path (with leading slash) for the method, or None."""
@@ -131,6 +136,7 @@ ENDPOINTS = (
     *run_streams.endpoints,
     *crons.endpoints,
     *store.endpoints,
+    *a2a.endpoints,
     *mcp.endpoints,
     *system.endpoints,
     *_document_endpoints,

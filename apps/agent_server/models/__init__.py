@@ -4,6 +4,7 @@ Clients choose some ids, and a graph's system assistant has the same id in every
 client-visible id is unique within its deployment only, and rows have a separate primary key.
 """
 
+from apps.agent_server.models.a2a import A2ATask
 from apps.agent_server.models.assistants import Assistant, AssistantVersion
 from apps.agent_server.models.crons import Cron
 from apps.agent_server.models.store import StoreItem, StoreVector
@@ -19,6 +20,7 @@ from apps.agent_server.models.threads import (
 from apps.agent_server.models.webhooks import WebhookDelivery, WebhookSecret
 
 __all__ = [
+    "A2ATask",
     "AgentRun",
     "Assistant",
     "AssistantVersion",

@@ -11,7 +11,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from apps.agent_server import errors
-from apps.agent_server.models import AgentRun, Cron, Thread
+from apps.agent_server.models import A2ATask, AgentRun, Cron, Thread
 from apps.agent_server.scope import Scope
 from apps.agent_server.services import checkpoints, dispatch, threads
 from apps.agent_server.statuses import RunStatus, TTLStrategy
@@ -52,6 +52,9 @@ def delete_rows(pks: Collection[UUID]) -> int:
         transaction.on_commit(lambda run_id=run_id, status=status: _stop(run_id, status))  # type: ignore[misc]
     thread_runs.delete()
     Cron.objects.across_workspaces(reason="they run on these threads").filter(
+        thread__in=locked_pks
+    ).delete()
+    A2ATask.objects.across_workspaces(reason="they are tasks of these threads").filter(
         thread__in=locked_pks
     ).delete()
     for pk in locked_pks:

@@ -1,0 +1,116 @@
+"""Section 13.2: the public MCP client, in both forms of the protocol."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx2
+import pytest
+from mcp import Client, MCPError
+from mcp.client.streamable_http import streamable_http_client
+
+MODES = ["legacy", "auto"]
+
+
+@asynccontextmanager
+async def connect(url: str, key: str, mode: str) -> AsyncIterator[Client]:
+    headers = {"X-Api-Key": key}
+    async with (
+        httpx2.AsyncClient(headers=headers, timeout=60) as http,
+        Client(streamable_http_client(f"{url}/mcp", http_client=http), mode=mode) as client,
+    ):
+        yield client
+
+
+@pytest.fixture(params=MODES)
+def session(request, live, agent_url):
+    """Return a function that opens a session of the client."""
+    return lambda: connect(agent_url, live.api_key, request.param)
+
+
+async def test_client_agrees_on_a_version(live, agent_url):
+    versions = []
+    for mode in MODES:
+        async with connect(agent_url, live.api_key, mode) as client:
+            versions.append(client.protocol_version)
+            assert client.server_info is not None
+            assert client.server_info.name == "contract"
+
+    assert versions == ["2025-11-25", "2026-07-28"]
+
+
+async def test_each_graph_is_a_tool(session):
+    async with session() as client:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+
+    assert {"steps", "chat", "human", "slow"} <= set(tools)
+    assert tools["steps"].description == "Plans, writes and reviews"
+    assert set(tools["chat"].input_schema["properties"]) == {"messages"}
+    assert tools["slow"].input_schema["properties"]["seconds"]["type"] == "number"
+
+
+async def test_text_starts_a_chat(session):
+    async with session() as client:
+        await client.list_tools()  # the client checks results against the listed schemas
+        result = await client.call_tool("chat", {"messages": "hello"})
+
+    assert not result.is_error
+    [question, answer] = result.structured_content["messages"]
+    assert (question["content"], answer["content"]) == ("hello", "You wrote: hello")
+
+
+async def test_progress_is_reported_for_each_step(session):
+    steps: list[tuple[float, str | None]] = []
+
+    async def report(progress: float, total: float | None, message: str | None) -> None:
+        steps.append((progress, message))
+
+    async with session() as client:
+        result = await client.call_tool(
+            "slow", {"seconds": 0, "steps": 3}, progress_callback=report
+        )
+
+    assert result.structured_content["done"] == 3
+    assert steps == [(1, "work"), (2, "work"), (3, "work")]
+
+
+async def test_failure_of_a_graph_is_a_failed_result(session):
+    async with session() as client:
+        result = await client.call_tool("human", {"ask": 1})
+
+    assert result.is_error
+    assert "send it? (0)" in result.content[0].text
+
+
+async def test_unknown_tool_is_an_error(session):
+    async with session() as client:
+        with pytest.raises(MCPError) as caught:
+            await client.call_tool("missing", {})
+
+    assert caught.value.code == -32602
+
+
+async def test_session_outlives_a_cancelled_call(session):
+    started = asyncio.Event()
+
+    async def report(progress: float, total: float | None, message: str | None) -> None:
+        started.set()
+
+    async with session() as client:
+        arguments = {"seconds": 1, "steps": 60}
+        call = asyncio.create_task(client.call_tool("slow", arguments, progress_callback=report))
+        await asyncio.wait_for(started.wait(), 60)
+        call.cancel()
+        [outcome] = await asyncio.gather(call, return_exceptions=True)
+        result = await client.call_tool("slow", {"seconds": 0, "steps": 1})
+
+    assert isinstance(outcome, asyncio.CancelledError)
+    assert result.structured_content["done"] == 1
+
+
+async def test_wrong_key_is_refused(agent_url):
+    with pytest.raises((MCPError, ExceptionGroup, httpx2.HTTPError)):
+        async with connect(agent_url, "slip_wrong", "legacy"):
+            pass
