@@ -32,6 +32,7 @@ urlpatterns = [
     path("", include("apps.tracing.urls")),
     path("", include("apps.ingest.urls")),
     path("", include("apps.monitoring.urls")),
+    path("", include("apps.alerts.urls")),
     path("", include("apps.prompts.urls")),
     path("", include("apps.datasets.urls")),
     path("", include("apps.experiments.urls")),

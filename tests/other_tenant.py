@@ -23,8 +23,9 @@ from tests.factories.agent_server import (
     WebhookDeliveryFactory,
     route_of,
 )
+from tests.factories.alerts import create_alert_rows
 from tests.factories.datasets import create_dataset_rows
-from tests.factories.deployments import LogLineFactory
+from tests.factories.deployments import LogLineFactory, create_deployment_webhook
 from tests.factories.experiment_jobs import create_job_row
 from tests.factories.experiments import create_comparison_row
 from tests.factories.exports import create_export_part
@@ -89,6 +90,10 @@ class OtherTenant:
         return {
             **organization_rows,
             **create_prompt_rows(self.workspace, "sentinel"),
+            **create_alert_rows(Project.unscoped.get(pk=tracing_rows["project_id"]), "sentinel"),
+            "deployment_webhook_id": create_deployment_webhook(
+                self.workspace, url="https://sentinel.example/"
+            ).pk,
             "section_id": chart.section.pk,
             "chart_id": chart.pk,
             "organization_section_id": organization_chart.section.pk,

@@ -59,7 +59,8 @@ INDIRECT_CONDITIONS = {
 # Tables without text of users: ids, times, counts, roles and encrypted values.
 TABLES_WITHOUT_TEXT = {
     "datasets_datasetshare", "datasets_datasetversion", "datasets_indexedexample",
-    "agent_server_webhooksecret", "api_keys_apikey_workspaces",
+    "agent_server_webhooksecret", "alerts_alertaction", "alerts_alertincident",
+    "api_keys_apikey_workspaces",
     "prompts_like", "experiment_jobs_experimentstep",
     "organizations_invitationworkspace", "organizations_membership", "organizations_tagging",
     "organizations_workspacemembership", "trace_store_runcount", "trace_store_retainedtrace",

@@ -81,6 +81,9 @@ class Action(StrEnum):
     PROMPT_WEBHOOK_CREATED = "prompt_webhook.created"
     PROMPT_WEBHOOK_UPDATED = "prompt_webhook.updated"
     PROMPT_WEBHOOK_DELETED = "prompt_webhook.deleted"
+    ALERT_CREATED = "alert.created"
+    ALERT_UPDATED = "alert.updated"
+    ALERT_DELETED = "alert.deleted"
     EXPORT_CREATED = "export.created"
     EXPORT_DESTINATION_CREATED = "export_destination.created"
     EXPORT_DESTINATION_UPDATED = "export_destination.updated"
@@ -94,6 +97,9 @@ class Action(StrEnum):
     DEPLOYMENT_ROLLED_BACK = "deployment.rolled_back"
     DEPLOYMENT_SECRETS_CHANGED = "deployment.secrets_changed"
     WEBHOOK_SECRET_REPLACED = "deployment.webhook_secret_replaced"  # noqa: S105
+    DEPLOYMENT_WEBHOOK_CREATED = "deployment_webhook.created"
+    DEPLOYMENT_WEBHOOK_UPDATED = "deployment_webhook.updated"
+    DEPLOYMENT_WEBHOOK_DELETED = "deployment_webhook.deleted"
     REVISION_CREATED = "revision.created"
     REVISION_INTERRUPTED = "revision.interrupted"
 
@@ -119,10 +125,14 @@ FORBIDDEN_WHILE_IMPERSONATING = frozenset(
         Action.DATASET_SHARED,
         Action.PROMPT_WEBHOOK_CREATED,
         Action.PROMPT_WEBHOOK_UPDATED,
+        Action.ALERT_CREATED,
+        Action.ALERT_UPDATED,
         Action.EXPORT_CREATED,
         Action.EXPORT_DESTINATION_CREATED,
         Action.EXPORT_DESTINATION_UPDATED,
         Action.WEBHOOK_SECRET_REPLACED,
+        Action.DEPLOYMENT_WEBHOOK_CREATED,
+        Action.DEPLOYMENT_WEBHOOK_UPDATED,
         Action.DEPLOYMENT_CREATED,
         Action.DEPLOYMENT_UPDATED,
         Action.DEPLOYMENT_SECRETS_CHANGED,
@@ -208,6 +218,14 @@ FIELDS: dict[str, frozenset[str]] = {
     "prompt_webhook": frozenset(
         {"url", "triggers", "headers", "include_prompts", "exclude_prompts"}
     ),
+    "alert": frozenset(
+        {
+            *("name", "type", "attribute", "aggregation", "operator", "filter", "window_minutes"),
+            *("threshold", "warning_threshold", "threshold_window_minutes"),
+            *("threshold_multiplier", "warning_multiplier", "is_enabled", "silenced_until"),
+            *("session_id", "deployment_id", "channels"),
+        }
+    ),
     "export": frozenset({"session_id", "start_time", "end_time", "interval_hours", "destination"}),
     "export_destination": frozenset(
         {"display_name", "bucket_name", "prefix", "region", "endpoint_url"}
@@ -228,6 +246,7 @@ FIELDS: dict[str, frozenset[str]] = {
             "project",
         }
     ),
+    "deployment_webhook": frozenset({"url", "events", "headers", "deployment_id"}),
     "revision": frozenset({"number", "commit_sha", "repo_ref", "source", "status", "names"}),
     "switch": frozenset({"on"}),
     "admin": frozenset({"model", "fields"}),

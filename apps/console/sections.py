@@ -49,6 +49,7 @@ SECTIONS = (
     NavigationSection(
         "Dashboards", "chart-line", "dashboard-list", Permission.CHARTS_READ, ("dashboard", "chart")
     ),
+    NavigationSection("Alerts", "bell", "alert-list", Permission.ALERTS_READ, ("alert",)),
     NavigationSection(
         "Settings", "settings", "settings-general", Permission.WORKSPACE_READ, ("settings",)
     ),
@@ -75,6 +76,9 @@ SETTINGS_GROUPS: tuple[tuple[str, tuple[SettingsPage, ...]], ...] = (
             SettingsPage("Secrets", "settings-secrets", _W.SECRETS_READ),
             SettingsPage("Tags", "settings-tags", _W.TAGS_READ),
             SettingsPage("Prompt webhooks", "settings-prompt-webhooks", _W.PROMPTS_READ),
+            SettingsPage(
+                "Deployment webhooks", "settings-deployment-webhooks", _W.DEPLOYMENTS_READ
+            ),
         ),
     ),
     (

@@ -43,6 +43,11 @@ class SourceNotSupported(errors.BadRequest):
     code = "source_not_offered"
 
 
+class TooManyWebhooks(errors.Invalid):
+    code = "too_many_deployment_webhooks"
+    detail = "The workspace has the maximum number of deployment webhooks."
+
+
 class RevisionNotBuilt(errors.Conflict):
     code = "revision_not_built"
     detail = "The revision has no finished build, so it cannot be deployed again."

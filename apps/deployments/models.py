@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.contrib.postgres.fields import ArrayField
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import Q
@@ -11,6 +12,7 @@ from apps.api_keys.models import ApiKey
 from apps.core.tenancy import TenantManager, WorkspaceOwned
 from apps.deployments.querysets import (
     DeploymentQuerySet,
+    DeploymentWebhookQuerySet,
     EnvironmentVariableQuerySet,
     LogLineQuerySet,
     RevisionGraphQuerySet,
@@ -19,6 +21,7 @@ from apps.deployments.querysets import (
 )
 from apps.deployments.statuses import FINAL, DeploymentStatus, RevisionStatus
 from apps.organizations.models import User
+from apps.webhooks.models import WebhookEndpoint
 
 MAX_REQUEST_LIMIT = 1_000_000
 
@@ -270,3 +273,30 @@ class RevisionGraph(WorkspaceOwned):
 
     def __str__(self) -> str:
         return self.graph_id
+
+
+class DeploymentEvent(models.TextChoices):
+    """Events of revisions that fire webhooks; the values are part of the API."""
+
+    DEPLOYED = "revision.deployed"
+    FAILED = "revision.failed"
+    INTERRUPTED = "revision.interrupted"
+
+
+class DeploymentWebhook(WebhookEndpoint):
+    """An address that is told about revisions of one deployment or of all."""
+
+    deployment = models.ForeignKey(
+        Deployment, models.CASCADE, null=True, related_name="+", db_index=False
+    )
+    events = ArrayField(models.CharField(max_length=30, choices=DeploymentEvent), default=list)
+
+    objects = TenantManager(DeploymentWebhookQuerySet)
+    unscoped = DeploymentWebhookQuerySet.as_manager()
+
+    class Meta:
+        base_manager_name = "unscoped"
+        indexes = [
+            models.Index(fields=["workspace", "created_at", "id"], name="deployment_webhooks"),
+            models.Index(fields=["deployment"], name="webhook_of_deployment"),
+        ]

@@ -14,6 +14,7 @@ from apps.deployments.statuses import FINAL, IN_PROGRESS, PENDING
 if TYPE_CHECKING:
     from apps.deployments.models import (  # noqa: F401
         Deployment,
+        DeploymentWebhook,
         EnvironmentVariable,
         LogLine,
         Revision,
@@ -78,3 +79,7 @@ class LogLineQuerySet(models.QuerySet["LogLine"]):
 class RevisionGraphQuerySet(models.QuerySet["RevisionGraph"]):
     def in_order(self) -> RevisionGraphQuerySet:
         return self.order_by("graph_id")
+
+
+class DeploymentWebhookQuerySet(models.QuerySet["DeploymentWebhook"]):
+    pass

@@ -19,9 +19,11 @@ ENCRYPTED_COLUMNS: dict[str, tuple[str, ...]] = {
     "deployments.Deployment": ("ingest_secret",),
     "deployments.EnvironmentVariable": ("value",),
     "deployments.Revision": ("environment",),
+    "deployments.DeploymentWebhook": ("encrypted_headers", "secret"),
     "exports.Destination": ("secret",),
     "agent_server.WebhookSecret": ("secret", "previous"),
     "feedback.FeedbackToken": ("token",),
+    "alerts.AlertAction": ("encrypted_config", "secret"),
     "prompts.PromptWebhook": ("encrypted_headers", "secret"),
 }
 # Encrypted texts inside JSON columns: column and keys, whose values are a text or a list of texts.

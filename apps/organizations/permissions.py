@@ -27,6 +27,8 @@ class Permission(StrEnum):
     FEEDBACK_WRITE = "feedback:write"
     CHARTS_READ = "charts:read"
     CHARTS_WRITE = "charts:write"
+    ALERTS_READ = "alerts:read"
+    ALERTS_WRITE = "alerts:write"
     EXPORTS_MANAGE = "exports:manage"
     PROJECTS_READ = "projects:read"
     PROJECTS_WRITE = "projects:write"
@@ -92,6 +94,7 @@ _READ = frozenset(
         Permission.RUNS_READ,
         Permission.FEEDBACK_READ,
         Permission.CHARTS_READ,
+        Permission.ALERTS_READ,
         Permission.PROJECTS_READ,
         Permission.DATASETS_READ,
         Permission.EXPERIMENTS_READ,
@@ -109,6 +112,7 @@ _EDIT = _READ | {
     Permission.RUNS_SHARE,
     Permission.FEEDBACK_WRITE,
     Permission.CHARTS_WRITE,
+    Permission.ALERTS_WRITE,
     Permission.PROJECTS_WRITE,
     Permission.PROJECTS_DELETE,
     Permission.DATASETS_WRITE,
@@ -209,6 +213,8 @@ DESCRIPTIONS: dict[str, str] = {
     Permission.FEEDBACK_WRITE: "Create and delete feedback, configure feedback keys",
     Permission.CHARTS_READ: "View dashboards",
     Permission.CHARTS_WRITE: "Create and edit dashboards",
+    Permission.ALERTS_READ: "View alerts",
+    Permission.ALERTS_WRITE: "Create, edit and silence alerts and their channels",
     Permission.EXPORTS_MANAGE: "Export runs in bulk",
     Permission.PROJECTS_READ: "View projects",
     Permission.PROJECTS_WRITE: "Create and edit projects",

@@ -93,8 +93,6 @@ class BadTagName(errors.Invalid):
 
 
 class BadWebhook(errors.Invalid):
-    """The message never contains the value of a header."""
-
     code, detail = "bad_prompt_webhook", "The webhook is invalid."
 
 

@@ -5,23 +5,19 @@ from __future__ import annotations
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
-from django.db.models.functions import Now
 from django.utils import timezone
 
-from apps.core.json import dumps_text, loads
-from apps.core.secrets import decrypt, encrypt
 from apps.core.tenancy import TenantManager, WorkspaceOwned
 from apps.core.verbatim_json import VerbatimJSONField
 from apps.prompts.querysets import (
     CommitQuerySet,
     CommitTagQuerySet,
     LikeQuerySet,
-    PromptWebhookDeliveryQuerySet,
     PromptWebhookQuerySet,
     RepositoryQuerySet,
     TagMoveQuerySet,
 )
-from apps.webhooks.statuses import DeliveryStatus
+from apps.webhooks.models import WebhookEndpoint
 
 HASH_LENGTH = 64
 
@@ -219,19 +215,13 @@ class WebhookEvent(models.TextChoices):
     TAG_UPDATE = "tag:update"
 
 
-class PromptWebhook(WorkspaceOwned):
+class PromptWebhook(WebhookEndpoint):
     """An address that is told about commits and tags of the workspace's repositories."""
 
-    url = models.TextField()
-    encrypted_headers = models.BinaryField(editable=False)
-    """JSON of the additional headers: they may contain credentials."""
-    secret = models.BinaryField(editable=False)
-    """The encrypted secret that signs deliveries."""
     include_prompts = ArrayField(models.UUIDField(), default=list)
     """Ids of repositories; empty for all."""
     exclude_prompts = ArrayField(models.UUIDField(), default=list)
     triggers = ArrayField(models.CharField(max_length=20, choices=WebhookEvent), default=list)
-    updated_at = models.DateTimeField(auto_now=True)
 
     objects = TenantManager(PromptWebhookQuerySet)
     unscoped = PromptWebhookQuerySet.as_manager()
@@ -239,61 +229,3 @@ class PromptWebhook(WorkspaceOwned):
     class Meta:
         base_manager_name = "unscoped"
         indexes = [models.Index(fields=["workspace", "created_at", "id"], name="prompt_webhooks")]
-
-    def __str__(self) -> str:
-        return self.url
-
-    @property
-    def headers(self) -> dict[str, str]:
-        headers: dict[str, str] = loads(decrypt(self.encrypted_headers))
-        return headers
-
-    @headers.setter
-    def headers(self, headers: dict[str, str]) -> None:
-        self.encrypted_headers = encrypt(dumps_text(headers))
-
-
-class PromptWebhookDelivery(WorkspaceOwned):
-    """One webhook about one event, until it is delivered or given up.
-
-    The transaction of the event inserts the row. A sender leases it until `due_at` with the token
-    `attempts`; if the sender dies, the row is due again.
-    """
-
-    webhook = models.ForeignKey(PromptWebhook, models.CASCADE, related_name="deliveries")
-    commit = models.ForeignKey(Commit, models.CASCADE, related_name="+")
-    event = models.CharField(max_length=20, choices=WebhookEvent)
-    tag_name = models.CharField(max_length=100, blank=True)
-    author = models.CharField(max_length=200, blank=True)
-    """The name of the user who caused the event."""
-    status = models.CharField(max_length=12, choices=DeliveryStatus, default=DeliveryStatus.DUE)
-    attempts = models.PositiveIntegerField(default=0)
-    due_at = models.DateTimeField(db_default=Now())
-    response_status = models.PositiveIntegerField(null=True)
-    """The status of the newest attempt with a response."""
-    last_error = models.TextField(blank=True)
-    log = models.JSONField(default=list)
-    """An entry for each attempt: `{at, status, error, milliseconds}`."""
-    delivered_at = models.DateTimeField(null=True)
-
-    objects = TenantManager(PromptWebhookDeliveryQuerySet)
-    unscoped = PromptWebhookDeliveryQuerySet.as_manager()
-
-    class Meta:
-        base_manager_name = "unscoped"
-        verbose_name_plural = "prompt webhook deliveries"
-        indexes = [
-            models.Index(
-                fields=["workspace", "webhook", "-created_at", "-id"],
-                name="prompt_webhook_newest",
-            ),
-            models.Index(
-                fields=["due_at"],
-                condition=Q(status__in=["due", "sending"]),
-                name="prompt_webhook_due",
-            ),
-            models.Index(fields=["created_at"], name="prompt_webhook_oldest"),
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.event} of {self.commit_id}"

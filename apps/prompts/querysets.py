@@ -9,7 +9,6 @@ from uuid import UUID
 
 from django.db import models
 from django.db.models import Case, IntegerField, Q, Value, When
-from django.db.models.functions import Now
 
 if TYPE_CHECKING:
     from apps.prompts.models import (  # noqa: F401
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
         CommitTag,
         Like,
         PromptWebhook,
-        PromptWebhookDelivery,
         Repository,
         TagMove,
     )
@@ -100,12 +98,3 @@ class PromptWebhookQuerySet(models.QuerySet["PromptWebhook"]):
         rows = self.filter(triggers__contains=[event])
         rows = rows.filter(Q(include_prompts=[]) | Q(include_prompts__contains=[repository_id]))
         return rows.exclude(exclude_prompts__contains=[repository_id])
-
-
-class PromptWebhookDeliveryQuerySet(models.QuerySet["PromptWebhookDelivery"]):
-    def due(self) -> PromptWebhookDeliveryQuerySet:
-        """Deliveries to be sent; a claimed one is due again after its lease."""
-        return self.filter(status__in=["due", "sending"], due_at__lte=Now())
-
-    def finished(self) -> PromptWebhookDeliveryQuerySet:
-        return self.filter(status__in=["delivered", "given_up"])

@@ -30,6 +30,11 @@ urlpatterns = [
         webhook_views.settings_prompt_webhook_delete,
         name="settings-prompt-webhook-delete",
     ),
+    path(
+        f"{_WEBHOOK}/deliveries/<uuid:delivery_id>/replay",
+        webhook_views.settings_prompt_webhook_replay,
+        name="settings-prompt-webhook-replay",
+    ),
     # Addresses that the public clients print.
     path("prompts/<str:repo>/<str:commit>", views.client_link, name="prompt-client-link"),
     path("context/<str:repo>/<str:commit>", views.client_link, name="context-client-link"),

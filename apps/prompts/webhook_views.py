@@ -12,16 +12,13 @@ from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
+from apps.core.errors import Conflict
 from apps.core.tenancy import get_or_404
 from apps.organizations.permissions import Permission
-from apps.prompts.models import (
-    PromptWebhook,
-    PromptWebhookDelivery,
-    Repository,
-    WebhookEvent,
-)
+from apps.prompts.models import PromptWebhook, Repository, WebhookEvent
 from apps.prompts.services import webhooks as services
 from apps.web_ui.pages import PageRequest, form_page, save_form, workspace_page
+from apps.webhooks import endpoints
 
 PAGE_SIZE = 50
 _EVENTS = [
@@ -29,6 +26,7 @@ _EVENTS = [
     (WebhookEvent.TAG_CREATE, "New tags"),
     (WebhookEvent.TAG_UPDATE, "Moved tags"),
 ]
+_EVENT_NAMES = dict(WebhookEvent.choices)
 
 
 class PromptWebhookForm(forms.Form):
@@ -135,14 +133,11 @@ def settings_prompt_webhook(request: PageRequest, webhook_id: UUID) -> HttpRespo
     webhook = _find(request, webhook_id)
     text = request.GET.get("from", "")
     offset = int(text) if text.isdecimal() and len(text) < 8 else 0
-    rows = PromptWebhookDelivery.objects.for_workspace(request.caller.workspace_id)
-    rows = rows.filter(webhook=webhook).order_by("-created_at", "-pk")
-    rows = rows.select_related("commit__repository").defer("commit__manifest")
-    deliveries = list(rows[offset : offset + PAGE_SIZE + 1])
+    deliveries = list(endpoints.list_deliveries(webhook)[offset : offset + PAGE_SIZE + 1])
     context = {
         "webhook": webhook,
         "events": _events_of(webhook),
-        "rows": deliveries[:PAGE_SIZE],
+        "rows": [(row, _EVENT_NAMES[row.event]) for row in deliveries[:PAGE_SIZE]],
         "next_offset": offset + PAGE_SIZE if len(deliveries) > PAGE_SIZE else None,
         "may_write": request.caller.may(Permission.PROMPTS_WRITE),
     }
@@ -166,6 +161,22 @@ def settings_prompt_webhook_delete(request: PageRequest, webhook_id: UUID) -> Ht
     services.delete_webhook(webhook=webhook)
     messages.success(request, "The webhook was deleted.")
     return redirect("settings-prompt-webhooks", request.caller.workspace_id)
+
+
+@require_POST
+@workspace_page(Permission.PROMPTS_WRITE)
+def settings_prompt_webhook_replay(
+    request: PageRequest, webhook_id: UUID, delivery_id: UUID
+) -> HttpResponse:
+    """Send a finished delivery again."""
+    webhook = _find(request, webhook_id)
+    delivery = get_or_404(endpoints.list_deliveries(webhook), pk=delivery_id)
+    try:
+        endpoints.replay(delivery)
+        messages.success(request, "The delivery is sent again.")
+    except Conflict as error:
+        messages.error(request, error.detail)
+    return redirect("settings-prompt-webhook", request.caller.workspace_id, webhook.pk)
 
 
 def _find(request: PageRequest, webhook_id: UUID) -> PromptWebhook:

@@ -44,7 +44,9 @@ class MetricsQuery:
     depth: int | None = None
     """Only runs at this depth: 0 for roots, 1 for their children."""
     measures: Sequence[Measure] = ALL_MEASURES
-    quantiles: Sequence[float] = (0.5, 0.99)
+    quantiles: Sequence[float] | None = (0.5, 0.99)
+    """Quantiles that are exact if all runs are read. With None, metrics of buckets can be merged:
+    they have histograms."""
     details: bool = False
 
 

@@ -45,6 +45,11 @@ BADGES: dict[str, Badge] = {
     "sending": Badge("running", "loader-circle", "Sending"),
     "delivered": Badge("success", "circle-check", "Delivered"),
     "given_up": Badge("error", "circle-x", "Given up"),
+    # Alerts
+    "ok": Badge("success", "circle-check", "OK"),
+    "warning": Badge("warning", "triangle-alert", "Warning"),
+    "critical": Badge("error", "circle-alert", "Critical"),
+    "disabled": Badge("", "circle-slash", "Disabled"),
     # Experiments on deployments
     "running": Badge("running", "loader-circle", "Running"),
     "cancelling": Badge("running", "loader-circle", "Stopping"),

@@ -1,4 +1,5 @@
-"""Delivery of webhooks to addresses that tenants choose: address policy, signatures, retries.
+"""Delivery of webhooks to addresses that tenants choose: address policy, signatures, retries, log.
 
-It has no tables: an app keeps its deliveries as rows and passes their `DeliveryQueue`.
+An app that notifies an address inserts a `Delivery` in the transaction of its event and registers a
+builder of its requests. Webhooks of agent runs have their own rows, which their engine inserts.
 """

@@ -1,4 +1,4 @@
-"""Sends the webhooks of a worker process, on an event loop in its own thread.
+"""Sends the webhooks and emails of a worker process, on an event loop in its own thread.
 
 It is woken when a webhook becomes due in this process, and periodically for retries and deliveries
 of other workers. The concurrency per group (an agent, a subscription) and per organization is
@@ -23,11 +23,13 @@ from django.db import connections
 from apps.core.connections import close_dead
 from apps.webhooks import delivery_request
 from apps.webhooks.delivery_request import TIMEOUT_SECONDS, DeliveryResult, WebhookRequest
+from apps.webhooks.email_request import EmailRequest, send_email
 
 log = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 T = TypeVar("T")
+OutboundRequest = WebhookRequest | EmailRequest
 
 MAX_CONCURRENT = 200
 MAX_CONCURRENT_PER_GROUP = 50
@@ -48,7 +50,7 @@ class ClaimedDelivery:
     """The fencing token: the result of a stale attempt is discarded."""
     group_id: UUID
     """Deliveries of a group share a limit of concurrency."""
-    request: WebhookRequest | DeliveryResult
+    request: OutboundRequest | DeliveryResult
     """The request to send, or the result if nothing is to be sent."""
     organization_id: UUID | None = None
     """Shares a limit, too; without it, the group stands for it."""
@@ -157,9 +159,11 @@ class DeliveryWorker:
             if was_full:
                 self._awake.set()
 
-    async def _send(self, delivery: ClaimedDelivery, request: WebhookRequest) -> DeliveryResult:
+    async def _send(self, delivery: ClaimedDelivery, request: OutboundRequest) -> DeliveryResult:
         """Send; an unexpected failure is an attempt, too, so that attempts end."""
         try:
+            if isinstance(request, EmailRequest):
+                return await send_email(request)
             return await delivery_request.send(request, owner_id=delivery.owner_id)
         except Exception:
             log.exception("Sending webhook %s failed.", delivery.id)

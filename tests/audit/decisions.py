@@ -9,6 +9,7 @@ REASONS = {
     "work": "traces, feedback and other content, which records its own history",
     "view": "display preferences: charts, columns, saved filters",
     "stop": "work is ended early, and its row has the new status",
+    "log": "a message is sent, which the log of deliveries has",
     "none": "nothing is changed: the request is refused or not stored",
     "mail": "an email is sent to the owner of the address; what its link does is audited",
     "self": "a step of sign-in or sign-out, whose end is audited",
@@ -261,6 +262,8 @@ patch /prompt-webhooks/<uuid:webhook_id> -> prompt_webhook.updated
 delete /prompt-webhooks/<uuid:webhook_id> -> prompt_webhook.deleted
 post /prompt-webhooks/<uuid:webhook_id>/secret -> prompt_webhook.updated
 post /prompt-webhooks/test -> [asks]
+post /prompt-webhooks/<uuid:webhook_id>/deliveries/<uuid:delivery_id>/replay -> [log]
+post /o/<uuid:workspace_id>/settings/prompt-webhooks/<uuid:webhook_id>/deliveries/<uuid:delivery_id>/replay -> [log]
 post /bulk-exports -> export.created
 patch /bulk-exports/<uuid:export_id> -> [stop]
 post /bulk-exports/destinations -> export_destination.created
@@ -283,6 +286,16 @@ post /v2/deployments/<uuid:deployment_id>/restart -> deployment.restarted
 post /v2/deployments/<uuid:deployment_id>/webhook-secret -> deployment.webhook_secret_replaced
 post /v2/deployments/<uuid:deployment_id>/push-token -> [none]
 post /v2/deployments/<uuid:deployment_id>/upload-url -> [none]
+post /v1/platform/deployment-webhooks -> deployment_webhook.created
+patch /v1/platform/deployment-webhooks/<uuid:deployment_webhook_id> -> deployment_webhook.updated
+delete /v1/platform/deployment-webhooks/<uuid:deployment_webhook_id> -> deployment_webhook.deleted
+post /v1/platform/deployment-webhooks/<uuid:deployment_webhook_id>/secret -> deployment_webhook.updated
+post /v1/platform/deployment-webhooks/<uuid:deployment_webhook_id>/test -> [log]
+post /v1/platform/deployment-webhooks/<uuid:deployment_webhook_id>/deliveries/<uuid:delivery_id>/replay -> [log]
+post /o/<uuid:workspace_id>/settings/deployment-webhooks -> deployment_webhook.created
+post /o/<uuid:workspace_id>/settings/deployment-webhooks/<uuid:deployment_webhook_id> -> deployment_webhook.updated
+post /o/<uuid:workspace_id>/settings/deployment-webhooks/<uuid:deployment_webhook_id>/delete -> deployment_webhook.deleted
+post /o/<uuid:workspace_id>/settings/deployment-webhooks/<uuid:deployment_webhook_id>/deliveries/<uuid:delivery_id>/replay -> [log]
 post /v1/projects/<uuid:deployment_id>/deploy_logs -> [asks]
 post /v1/projects/<uuid:deployment_id>/revisions/<uuid:revision_id>/build_logs -> [asks]
 post /v1/projects/<uuid:deployment_id>/revisions/<uuid:revision_id>/deploy_logs -> [asks]
@@ -321,6 +334,25 @@ post /o/<uuid:workspace_id>/projects/p/<uuid:project_id>/r/<uuid:run_id>/feedbac
 post /o/<uuid:workspace_id>/projects/p/<uuid:project_id>/r/<uuid:run_id>/feedback/<uuid:feedback_id>/delete -> [work]
 post /o/<uuid:workspace_id>/settings/feedback -> [work]
 post /o/<uuid:workspace_id>/settings/feedback/delete -> [work]
+
+post /v1/platform/alerts -> alert.created
+post /v1/platform/alerts/preview -> [asks]
+patch /v1/platform/alerts/rules/<uuid:rule_id> -> alert.updated
+delete /v1/platform/alerts/rules/<uuid:rule_id> -> alert.deleted
+post /v1/platform/alerts/rules/<uuid:rule_id>/test -> [log]
+post /v1/platform/alerts/rules/<uuid:rule_id>/silence -> alert.updated
+post /v1/platform/alerts/rules/<uuid:rule_id>/deliveries/<uuid:delivery_id>/replay -> [log]
+post /v1/platform/alerts/<uuid:project_id> -> alert.created
+post /v1/platform/alerts/<uuid:project_id>/test -> [asks]
+patch /v1/platform/alerts/<uuid:project_id>/<uuid:rule_id> -> alert.updated
+delete /v1/platform/alerts/<uuid:project_id>/<uuid:rule_id> -> alert.deleted
+post /v1/platform/alerts/<uuid:project_id>/<uuid:rule_id>/test -> [log]
+post /o/<uuid:workspace_id>/alerts/new -> alert.created
+post /o/<uuid:workspace_id>/alerts/<uuid:rule_id> -> alert.updated
+post /o/<uuid:workspace_id>/alerts/<uuid:rule_id>/edit -> alert.updated
+post /o/<uuid:workspace_id>/alerts/<uuid:rule_id>/change -> alert.updated
+post /o/<uuid:workspace_id>/alerts/<uuid:rule_id>/channels/<uuid:action_id>/delete -> alert.updated
+post /o/<uuid:workspace_id>/alerts/<uuid:rule_id>/deliveries/<uuid:delivery_id>/replay -> [log]
 
 post /charts -> [asks]
 post /org-charts -> [asks]

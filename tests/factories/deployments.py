@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+from typing import Any
+
 import factory
 
-from apps.deployments.models import Deployment, LogKind, LogLine, Revision
+from apps.core.secrets import encrypt
+from apps.deployments.models import Deployment, DeploymentWebhook, LogKind, LogLine, Revision
+from apps.organizations.models import Workspace
 from tests.factories.base import UnscopedFactory
 from tests.factories.organizations import WorkspaceFactory
 
@@ -39,3 +43,15 @@ class LogLineFactory(UnscopedFactory[LogLine]):
     workspace = factory.SelfAttribute("revision.workspace")
     kind = LogKind.BUILD
     message = factory.Sequence(lambda n: f"line {n}")
+
+
+def create_deployment_webhook(
+    workspace: Workspace, *, url: str = "https://ci.example/hook", **fields: Any
+) -> DeploymentWebhook:
+    webhook = DeploymentWebhook(
+        workspace=workspace, url=url, secret=encrypt("whsec_AAAA"),
+        **{"events": ["revision.deployed"], **fields},
+    )  # fmt: skip
+    webhook.headers = {}
+    webhook.save(force_insert=True)
+    return webhook

@@ -4,8 +4,9 @@ from typing import Any
 
 from apps.core.secrets import encrypt
 from apps.organizations.models import Workspace
-from apps.prompts.models import Commit, PromptWebhook, PromptWebhookDelivery, Repository
+from apps.prompts.models import Commit, PromptWebhook, Repository
 from apps.prompts.services import commit_tags, commits, repositories
+from apps.webhooks.models import Delivery
 
 
 def prompt_manifest(template: str = "Answer {question}") -> dict[str, Any]:
@@ -85,11 +86,21 @@ def create_webhook_row(
 
 
 def create_delivery_row(
-    webhook: PromptWebhook, commit: Commit, **fields: Any
-) -> PromptWebhookDelivery:
-    delivery: PromptWebhookDelivery = webhook.deliveries.create(
-        workspace_id=webhook.workspace_id, commit=commit, event="commit", **fields
-    )
+    webhook: PromptWebhook, commit: Commit, *, author: str = "", **fields: Any
+) -> Delivery:
+    payload = {
+        "event": "commit",
+        "prompt_id": str(commit.repository_id),
+        "prompt_name": commit.repository.handle,
+        "commit_hash": commit.commit_hash,
+        "created_at": "2026-03-01T00:00:00Z",
+        "created_by": author,
+    }
+    delivery = Delivery(
+        workspace_id=webhook.workspace_id, kind="prompt", endpoint_id=webhook.pk,
+        subject_id=commit.repository_id, event="commit", payload=payload, **fields,
+    )  # fmt: skip
+    delivery.save(force_insert=True)
     return delivery
 
 

@@ -9,6 +9,7 @@ from django.test.utils import CaptureQueriesContext
 from apps.audit.models import Entry
 from apps.core.secrets import decrypt
 from apps.prompts.models import PromptWebhook
+from apps.webhooks.models import Delivery
 from tests.console.conftest import create_workspace_user, signed_in
 from tests.factories.organizations import WorkspaceFactory
 from tests.factories.prompts import (
@@ -155,3 +156,19 @@ def test_reader_sees_webhooks_and_changes_none(workspace, url):
     for action in ("secret", "delete"):
         assert reader.post(f"{url}/{webhook.pk}/{action}").status_code == 403
     assert "Replace secret" not in reader.get(f"{url}/{webhook.pk}").content.decode()
+
+
+def test_finished_delivery_is_sent_again(page, workspace, prompt, url):
+    commit, webhook = create_commit(prompt), create_webhook_row(workspace)
+    delivery = create_delivery_row(webhook, commit, status="given_up")
+    assert "Send again" in page.get(f"{url}/{webhook.pk}").content.decode()
+    replay = f"{url}/{webhook.pk}/deliveries/{delivery.pk}/replay"
+
+    assert "sent again" in page.post(replay, follow=True).content.decode()
+
+    copy = Delivery.objects.for_workspace(workspace).get(is_replay=True)
+    again = f"{url}/{webhook.pk}/deliveries/{copy.pk}/replay"
+    assert "still being sent" in page.post(again, follow=True).content.decode()
+    reader = signed_in(create_workspace_user(workspace, "viewer"))
+    assert reader.post(replay).status_code == 403
+    assert Delivery.objects.for_workspace(workspace).count() == 2

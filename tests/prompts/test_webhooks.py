@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
 from uuid import uuid4
 
 import pytest
-from django.utils import timezone
 
 from apps.audit.models import Entry
 from apps.core.secrets import decrypt
-from apps.prompts import dispatch
-from apps.prompts.models import PromptWebhook, PromptWebhookDelivery
-from apps.prompts.services import webhook_deliveries
-from apps.prompts.tasks import delivery_worker
+from apps.prompts.models import PromptWebhook
+from apps.webhooks import delivery_queue, dispatch
 from apps.webhooks.delivery_request import DeliveryResult
+from apps.webhooks.models import Delivery
+from apps.webhooks.tasks import delivery_worker
 from tests.factories.prompts import create_commit, create_prompt, prompt_manifest
 from tests.installation import wait_until
 from tests.receiver import Receiver
@@ -36,8 +34,8 @@ def create_webhook(api, **fields):
 
 
 def list_events(workspace):
-    rows = PromptWebhookDelivery.objects.for_workspace(workspace).order_by("created_at", "pk")
-    return [(row.event, row.tag_name) for row in rows]
+    rows = Delivery.objects.for_workspace(workspace).order_by("created_at", "pk")
+    return [(row.event, row.payload.get("tag_name", "")) for row in rows]
 
 
 def test_webhook_is_created_read_changed_and_deleted(api, workspace, prompt):
@@ -182,45 +180,12 @@ def test_directory_commit_fires_and_skips(api, workspace):
     assert list_events(workspace) == [("commit", "")]
 
 
-def test_stale_result_is_discarded_and_a_lost_sender_is_replaced(api, workspace, prompt):
-    create_webhook(api)
-    create_commit(prompt)
-    (first,) = webhook_deliveries.claim(10)
-    assert webhook_deliveries.claim(10) == []
-    row = PromptWebhookDelivery.objects.for_workspace(workspace).get()
-    PromptWebhookDelivery.unscoped.update(due_at=timezone.now())
-    assert webhook_deliveries.claim(10, [row.webhook_id]) == []
-    (second,) = webhook_deliveries.claim(10)
-
-    webhook_deliveries.record(first, DeliveryResult(500, "failed"), 0.1)
-    webhook_deliveries.record(second, DeliveryResult(200), 0.1)
-
-    row.refresh_from_db()
-    assert (row.status, row.attempts, row.response_status) == ("delivered", 2, 200)
-    assert [entry["status"] for entry in row.log] == [200]
-
-
-def test_delivery_is_given_up_after_the_last_retry_and_deleted_later(api, workspace, prompt):
-    create_webhook(api)
-    create_commit(prompt)
-    for _ in range(9):
-        PromptWebhookDelivery.unscoped.update(due_at=timezone.now())
-        (delivery,) = webhook_deliveries.claim(1)
-        webhook_deliveries.record(delivery, DeliveryResult(503, "busy"), 0.1)
-
-    row = PromptWebhookDelivery.objects.for_workspace(workspace).get()
-    assert (row.status, row.attempts, row.last_error, len(row.log)) == ("given_up", 9, "busy", 9)
-    assert webhook_deliveries.delete_old() == 0
-    PromptWebhookDelivery.unscoped.update(created_at=timezone.now() - timedelta(days=20))
-    assert webhook_deliveries.delete_old() == 1
-
-
 def test_address_that_the_policy_forbids_later_is_not_sent(api, workspace, prompt, settings):
     create_webhook(api)
     create_commit(prompt)
     PromptWebhook.unscoped.update(url="ftp://example.com/")
 
-    (delivery,) = webhook_deliveries.claim(1)
+    (delivery,) = delivery_queue.claim(1)
 
     assert isinstance(delivery.request, DeliveryResult)
     assert delivery.request.is_final
@@ -235,7 +200,7 @@ def running_worker(transactional_db) -> Iterator[None]:
 def test_signed_webhook_is_delivered_after_a_retry(
     running_worker, api, workspace, prompt, monkeypatch
 ):
-    monkeypatch.setattr(webhook_deliveries, "RETRY_SECONDS", (0.01,) * 8)
+    monkeypatch.setattr(delivery_queue, "RETRY_SECONDS", (0.01,) * 8)
     with Receiver(500, 200) as receiver:
         hook = create_webhook(api, url=receiver.url, headers={"X-Key": "hunter2"})
         commit = create_commit(prompt)
@@ -248,10 +213,10 @@ def test_signed_webhook_is_delivered_after_a_retry(
         wait_until(is_delivered, "the delivery")
         attempts = [receiver.next(), receiver.next()]
 
-    row = PromptWebhookDelivery.objects.for_workspace(workspace).get()
+    row = Delivery.objects.for_workspace(workspace).get()
     assert [entry["status"] for entry in row.log] == [500, 200]
     for request in attempts:
-        assert request.headers["webhook-id"] == f"msg_{row.pk}"
+        assert request.headers["webhook-id"] == f"msg_{row.message_id}"
         assert request.headers["x-key"] == "hunter2"
         assert request.is_signed_with(hook["signing_secret"])
     payload = attempts[1].json()
@@ -264,6 +229,38 @@ def test_signed_webhook_is_delivered_after_a_retry(
         "created_by": "",
         "manifest": prompt_manifest(),
     }
+
+
+def test_delivery_is_replayed_under_its_id_by_writers_only(
+    make_api, api, workspace, other_workspace, prompt
+):
+    hook = create_webhook(api)
+    create_commit(prompt)
+    (delivery,) = Delivery.objects.for_workspace(workspace)
+    url = f"{URL}/{hook['id']}/deliveries/{delivery.pk}/replay"
+
+    assert api.post(url, {}).status_code == 409
+    Delivery.unscoped.update(status="given_up")
+    assert make_api(other_workspace).post(url, {}).status_code == 404
+    assert make_api(workspace, "read").post(url, {}).status_code == 403
+    replayed = api.post(url, {})
+
+    assert replayed.status_code == 202
+    copy = Delivery.objects.for_workspace(workspace).get(is_replay=True)
+    assert (replayed.json()["id"], copy.status) == (str(copy.pk), "due")
+    assert (copy.message_id, copy.payload) == (delivery.message_id, delivery.payload)
+    (claimed,) = delivery_queue.claim(10)
+    assert b'"manifest":{' in claimed.request.body
+
+
+def test_deleted_webhook_takes_its_deliveries_along(api, workspace, prompt):
+    hook, other = create_webhook(api), create_webhook(api)
+    create_commit(prompt)
+
+    api.delete(f"{URL}/{hook['id']}")
+
+    rows = Delivery.objects.for_workspace(workspace)
+    assert [str(row.endpoint_id) for row in rows] == [other["id"]]
 
 
 def test_test_request_reports_the_receivers_answer(api, workspace):

@@ -10,8 +10,7 @@ import pytest
 
 from apps.core import ssrf
 from apps.core.errors import RateLimited
-from apps.prompts.services import webhooks as prompt_webhooks
-from apps.webhooks import policy, resolution
+from apps.webhooks import delivery_request, policy, resolution, signed_request
 from apps.webhooks.delivery_request import DeliveryResult
 from apps.webhooks.policy import WebhookBlocked, WebhookPolicy
 
@@ -67,17 +66,18 @@ def test_name_servers_that_do_not_answer_hold_two_threads(
     assert [type(error) for error in late] == [WebhookBlocked, WebhookBlocked]
 
 
-def test_tests_of_prompt_webhooks_hold_two_threads(
+def test_tests_of_webhooks_hold_two_threads(
     monkeypatch: pytest.MonkeyPatch, released: threading.Event
 ) -> None:
-    def send(*_: object) -> DeliveryResult:
+    async def send(*_: object, **__: object) -> DeliveryResult:
         assert released.wait(WAIT_SECONDS)
         return DeliveryResult(200)
 
-    monkeypatch.setattr(prompt_webhooks, "_send_test", send)
+    monkeypatch.setattr(delivery_request, "send", send)
+    request = signed_request.build_signed_request("https://a.example/", {}, None, "msg_test", b"")
     with ThreadPoolExecutor(ATTEMPTS) as pool:
         futures: list[Future[object]] = [
-            pool.submit(prompt_webhooks.send_test, fields={}, payload={}) for _ in range(ATTEMPTS)
+            pool.submit(signed_request.send_once, request) for _ in range(ATTEMPTS)
         ]
         done = outcomes(futures, ATTEMPTS - 2)
         released.set()
@@ -87,4 +87,4 @@ def test_tests_of_prompt_webhooks_hold_two_threads(
     assert [future.result() for future in futures if future not in done] == [
         DeliveryResult(200)
     ] * 2
-    assert prompt_webhooks.send_test(fields={}, payload={}) == DeliveryResult(200)
+    assert signed_request.send_once(request) == DeliveryResult(200)

@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from apps.deployments import dispatch, errors
 from apps.deployments.models import Deployment, Revision, StatusChange
+from apps.deployments.services import webhooks
 from apps.deployments.statuses import FINAL, PENDING, TRANSITIONS, DeploymentStatus, RevisionStatus
 
 LEASE_DURATION = timedelta(seconds=30)
@@ -161,6 +162,7 @@ def _apply(revision: Revision, detail: str, changes: dict[str, Any]) -> Revision
             status=revision.status,
             detail=detail,
         )
+        webhooks.enqueue(revision)
         dispatch.notify_revision_changed(revision.pk)
     return revision
 

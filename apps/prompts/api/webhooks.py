@@ -15,8 +15,11 @@ from apps.core.callers import Caller
 from apps.core.tenancy import get_or_404
 from apps.organizations.permissions import Permission
 from apps.prompts.api.serializers import PageSerializer, query_params
-from apps.prompts.models import PromptWebhook, PromptWebhookDelivery, WebhookEvent
+from apps.prompts.models import PromptWebhook, WebhookEvent
 from apps.prompts.services import webhooks as services
+from apps.webhooks import delivery_queue, endpoints
+from apps.webhooks.models import Delivery
+from apps.webhooks.signed_request import MASK
 
 _PERMISSIONS: dict[str, str] = {"GET": Permission.PROMPTS_READ, "*": Permission.PROMPTS_WRITE}
 
@@ -123,11 +126,18 @@ class DeliveriesView(WebhookAPIView):
         """List the deliveries with the log of their attempts, newest first."""
         webhook = self.get_webhook(webhook_id)
         params = query_params(PageSerializer, request)
-        rows = PromptWebhookDelivery.objects.for_workspace(self.workspace_id)
-        rows = rows.filter(webhook=webhook).order_by("-created_at", "-pk")
-        rows = rows.select_related("commit").defer("commit__manifest")
         start, stop = params["offset"], params["offset"] + params["limit"]
-        return Response([_delivery_json(row) for row in rows[start:stop]])
+        rows = endpoints.list_deliveries(webhook)[start:stop]
+        return Response([_delivery_json(row) for row in rows])
+
+
+class DeliveryReplayView(WebhookAPIView):
+    @extend_schema(request=None, responses=dict)
+    def post(self, request: ApiRequest, webhook_id: UUID, delivery_id: UUID) -> Response:
+        """Send a finished delivery again, under its `webhook-id`."""
+        deliveries = endpoints.list_deliveries(self.get_webhook(webhook_id))
+        copy = endpoints.replay(get_or_404(deliveries, pk=delivery_id))
+        return Response(_delivery_json(copy), status=202)
 
 
 class WebhookTestView(WorkspaceAPIView):
@@ -149,7 +159,7 @@ class WebhookTestView(WorkspaceAPIView):
 def _webhook_json(row: PromptWebhook, caller: Caller) -> dict[str, Any]:
     headers = row.headers
     if not caller.may(Permission.PROMPTS_WRITE):
-        headers = dict.fromkeys(headers, services.MASK)
+        headers = dict.fromkeys(headers, MASK)
     return {
         "id": row.pk,
         "tenant_id": row.workspace_id,
@@ -163,20 +173,11 @@ def _webhook_json(row: PromptWebhook, caller: Caller) -> dict[str, Any]:
     }
 
 
-def _delivery_json(row: PromptWebhookDelivery) -> dict[str, Any]:
-    return {
-        "id": row.pk,
-        "event": row.event,
-        "tag_name": row.tag_name or None,
-        "prompt_id": row.commit.repository_id,
-        "commit_hash": row.commit.commit_hash,
-        "status": row.status,
-        "attempts": row.attempts,
-        "response_status": row.response_status,
-        "last_error": row.last_error or None,
-        "log": row.log,
-        "created_at": row.created_at,
-        "delivered_at": row.delivered_at,
+def _delivery_json(row: Delivery) -> dict[str, Any]:
+    return delivery_queue.to_json(row) | {
+        "tag_name": row.payload.get("tag_name"),
+        "prompt_id": row.subject_id,
+        "commit_hash": row.payload["commit_hash"],
     }
 
 
@@ -187,4 +188,9 @@ routes = [
     path(_WEBHOOK, WebhookView.as_view(), name="prompt-webhook"),
     path(f"{_WEBHOOK}/secret", WebhookSecretView.as_view(), name="prompt-webhook-secret"),
     path(f"{_WEBHOOK}/deliveries", DeliveriesView.as_view(), name="prompt-webhook-deliveries"),
+    path(
+        f"{_WEBHOOK}/deliveries/<uuid:delivery_id>/replay",
+        DeliveryReplayView.as_view(),
+        name="prompt-webhook-replay",
+    ),
 ]

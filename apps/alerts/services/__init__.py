@@ -1,0 +1,1 @@
+"""Operations of alerts: rules, evaluation, preview and notices."""
