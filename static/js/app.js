@@ -7,6 +7,7 @@ import { rememberBrowserZone } from "./lib/time-zone.js";
 
 /** @type {Record<string, () => Promise<unknown>>} */
 const ELEMENTS = {
+  "agent-call": () => import("./elements/agent-call.js"),
   "annotate-form": () => import("./elements/annotate-form.js"),
   "api-docs": () => import("./elements/api-docs.js"),
   "chart-grid": () => import("./elements/chart-grid.js"),
@@ -17,6 +18,7 @@ const ELEMENTS = {
   "density-button": () => import("./elements/density-button.js"),
   "example-peek": () => import("./elements/example-peek.js"),
   "fold-view": () => import("./elements/fold-view.js"),
+  "first-run": () => import("./elements/first-run.js"),
   "facets-toggle": () => import("./elements/facets-toggle.js"),
   "import-wizard": () => import("./elements/import-wizard.js"),
   "json-field": () => import("./elements/json-field.js"),

@@ -50,6 +50,7 @@ def page_paths(session):
     """Yield the path of every page, with and without rows."""
     base = session.path
     yield from (f"{base}/projects", f"{base}/deployments", f"{base}/projects/p/nowhere")
+    yield f"{base}/start"
     root, child, _ = ingest_nested_trace(session.workspace)
     project = f"{base}/projects/p/{read_run(session.workspace, root['id']).row.project_id}"
     agent = DeploymentFactory(workspace=session.workspace, name="support")
