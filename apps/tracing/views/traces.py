@@ -74,8 +74,12 @@ def trace_detail(request: PageRequest, project_id: UUID, run_id: UUID) -> HttpRe
     }
     if mode == TRANSCRIPT:
         query = RunQuery(project_ids=[project.pk], trace_id=run.row.trace_id)
-        transcript = transcripts.load_transcript(project.workspace_id, query, rows)
-        context |= transcript_context(transcript, f"{url}/r/{run.row.trace_id}/transcript")
+        show_hidden = "hidden" in request.GET
+        transcript = transcripts.load_transcript(
+            project.workspace_id, query, rows, show_hidden=show_hidden, with_feedback=True
+        )
+        live_url = f"{url}/r/{run.row.trace_id}/transcript"
+        context |= transcript_context(transcript, live_url, show_hidden=show_hidden)
         context["markdown_url"] = f"{url}/r/{run.row.trace_id}/transcript.md"
     return render(request, "tracing/trace.html", context)
 
@@ -94,13 +98,23 @@ def display_mode(request: HttpRequest, row: RunRow, rows: Sequence[RunRow]) -> s
     return TRANSCRIPT if may_show and row.is_root else "tree"
 
 
-def transcript_context(transcript: Transcript | None, url: str) -> dict[str, Any]:
-    """Return what the templates of a page of a transcript need; `url` loads the next pages."""
+def transcript_context(
+    transcript: Transcript | None, url: str, *, show_hidden: bool = False
+) -> dict[str, Any]:
+    """Return what the templates of a page of a transcript need; `url` loads its other pages."""
     if transcript is None:
         return {"transcript": None, "blocks": (), "next_url": ""}
     offset = transcript.next_offset
-    next_url = "" if offset is None else f"{url}?{urlencode({'after': offset})}"
-    return {"transcript": transcript, "blocks": transcript.blocks, "next_url": next_url}
+    hidden = {"hidden": 1} if show_hidden else {}
+    next_url = "" if offset is None else f"{url}?{urlencode({'after': offset} | hidden)}"
+    live_url = f"{url}?{urlencode({'live': 1} | hidden)}" if transcript.is_running else ""
+    return {
+        "transcript": transcript,
+        "blocks": transcript.blocks,
+        "next_url": next_url,
+        "live_url": live_url,
+        "show_hidden": show_hidden,
+    }
 
 
 def parse_offset(request: HttpRequest) -> int:
@@ -114,12 +128,19 @@ def parse_offset(request: HttpRequest) -> int:
 @require_GET
 @workspace_page(Permission.RUNS_READ)
 def trace_transcript(request: PageRequest, project_id: UUID, run_id: UUID) -> HttpResponse:
-    """Render the blocks of a later page of the trace's transcript."""
+    """Render the blocks of a later page of the transcript; with `live`, the list of the first."""
     project = get_project(request.caller.workspace_id, project_id)
-    transcript = _load_transcript(project, run_id, parse_offset(request))
+    show_hidden = "hidden" in request.GET
+    transcript = _load_transcript(
+        project, run_id, parse_offset(request), show_hidden=show_hidden, with_feedback=True
+    )
     url = reverse("project-detail", args=[project.workspace_id, project.pk])
-    context = transcript_context(transcript, f"{url}/r/{run_id}/transcript")
-    return render(request, "tracing/transcript_blocks.html", context | {"run_base": f"{url}/r/"})
+    context = transcript_context(
+        transcript, f"{url}/r/{run_id}/transcript", show_hidden=show_hidden
+    )
+    is_live = "live" in request.GET
+    template = "tracing/transcript.html#messages" if is_live else "tracing/transcript_blocks.html"
+    return render(request, template, context | {"run_base": f"{url}/r/"})
 
 
 @require_GET
@@ -133,10 +154,12 @@ def trace_transcript_markdown(request: PageRequest, project_id: UUID, run_id: UU
     return response
 
 
-def _load_transcript(project: Project, trace_id: UUID, offset: int) -> Transcript:
+def _load_transcript(project: Project, trace_id: UUID, offset: int, **options: bool) -> Transcript:
     rows = run_store.fetch_trace(project.workspace_id, trace_id, project_id=project.pk)
     query = RunQuery(project_ids=[project.pk], trace_id=trace_id)
-    transcript = transcripts.load_transcript(project.workspace_id, query, rows, offset=offset)
+    transcript = transcripts.load_transcript(
+        project.workspace_id, query, rows, offset=offset, **options
+    )
     if transcript is None:
         raise errors.NotFound
     return transcript
