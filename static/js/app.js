@@ -12,6 +12,7 @@ const ELEMENTS = {
   "api-docs": () => import("./elements/api-docs.js"),
   "chart-grid": () => import("./elements/chart-grid.js"),
   "dirty-form": () => import("./elements/dirty-form.js"),
+  "compare-steps": () => import("./elements/compare-steps.js"),
   "command-palette": () => import("./elements/command-palette.js"),
   "confirm-name": () => import("./elements/confirm-name.js"),
   "copy-button": () => import("./elements/copy-button.js"),
