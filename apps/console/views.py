@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from django import forms
 from django.contrib.auth import authenticate, logout
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
@@ -17,14 +19,21 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from apps.accounts.sign_in import count_attempt, login, sign_in_context
 from apps.console import palette
-from apps.console.first_steps import (
+from apps.console.first_run import (
+    DEFAULT_PROJECT,
     KEY_DAYS,
+    PLACEHOLDER,
+    KeyPurpose,
+    clean_project_name,
     create_key,
     find_newest_trace,
-    load_first_steps,
+    load_first_run,
+    load_rejections,
 )
+from apps.core import errors
 from apps.organizations.models import User, Workspace
 from apps.organizations.permissions import OrganizationPermission, Permission
+from apps.tracing.pages.periods import parse_time
 from apps.web_ui.pages import (
     LAST_WORKSPACE,
     PageRequest,
@@ -36,7 +45,18 @@ from apps.web_ui.pages import (
 )
 
 ARRIVAL_ID = "trace-arrival"
-"""The element that waits for the first trace, in `console/first_steps.html`."""
+"""The element that waits for a trace, in `console/start.html`."""
+
+
+class KeyForm(forms.Form):
+    """What the new key is for."""
+
+    purpose = forms.ChoiceField(
+        choices=[(purpose, purpose) for purpose in KeyPurpose], required=False
+    )
+
+    def clean_purpose(self) -> str:
+        return self.cleaned_data["purpose"] or KeyPurpose.TRACE
 
 
 class SignInForm(forms.Form):
@@ -125,40 +145,68 @@ def workspace_home(request: PageRequest) -> HttpResponse:
     return redirect("project-list", request.caller.workspace_id)
 
 
+@require_GET
+def start_of_last_workspace(request: HttpRequest) -> HttpResponse:
+    """Redirect from `/start`, which `make up` prints, to the page of the workspace last used."""
+    if not isinstance(request.user, User):
+        return to_sign_in(request)
+    ids = [str(pk) for pk in Workspace.objects.open_to(request.user).values_list("pk", flat=True)]
+    last = request.COOKIES.get(LAST_WORKSPACE, "")
+    return redirect("start", last if last in ids else ids[0]) if ids else home(request)
+
+
 @never_cache
 @require_http_methods(["GET", "POST"])
 @workspace_page(Permission.WORKSPACE_READ)
-def first_steps(request: PageRequest) -> HttpResponse:
+def start(request: PageRequest) -> HttpResponse:
     """Show how to send a trace, call an agent and deploy one; a POST creates a key for it.
 
-    The response to the POST is the only page that has the key. For htmx, only the steps, or the
-    line about the newest trace, which refreshes itself until there is one.
+    The response to the POST is the only one that has the key; it is JSON for a script that asks
+    for it. For htmx, only the line about the newest trace, which refreshes itself until a trace
+    comes that started after `since`.
     """
+    since = parse_time(request.GET.get("since", ""))
     if request.htmx and request.htmx.target == ARRIVAL_ID:
-        trace = find_newest_trace(request.caller)
-        return render(request, "console/first_steps.html#arrival", {"newest_trace": trace})
+        return render(request, "console/start.html#arrival", _arrival_context(request, since))
     organization = organization_caller(request, OrganizationPermission.ORGANIZATION_READ)
-    form, secret = forms.Form(), ""
+    form, secrets = KeyForm(request.POST if request.method == "POST" else None), dict[str, str]()
     if request.method == "POST":
         organization.require(OrganizationPermission.PERSONAL_KEYS_CREATE)
 
         def create() -> None:
-            nonlocal secret
-            secret = create_key(request.caller, request.user)
+            purpose = KeyPurpose(form.cleaned_data["purpose"])
+            secrets[purpose] = create_key(request.caller, request.user, purpose)
 
-        form = forms.Form(request.POST)
-        save_form(form, create)
-    steps = load_first_steps(request.caller, secret=secret)
+        is_created = save_form(form, create)
+        if request.accepts("application/json") and not request.accepts("text/html"):
+            if not is_created:
+                raise errors.Invalid(str(next(iter(form.errors.values()))[0]))
+            return JsonResponse({"key": next(iter(secrets.values())), "days": KEY_DAYS})
     context = {
         "form": form,
-        "steps": steps,
-        "newest_trace": steps.newest_trace,
-        "may_read_traces": request.caller.may(Permission.RUNS_READ),
+        "first_run": load_first_run(request.caller),
+        "trace_key": secrets.get(KeyPurpose.TRACE, PLACEHOLDER),
+        "call_key": secrets.get(KeyPurpose.CALL, PLACEHOLDER),
+        "key_placeholder": PLACEHOLDER,
+        "project_name": clean_project_name(request.GET.get("project", DEFAULT_PROJECT)),
         "may_create_key": organization.may(OrganizationPermission.PERSONAL_KEYS_CREATE),
         "key_days": KEY_DAYS,
+        **_arrival_context(request, since or timezone.now()),
     }
-    template = "console/first_steps.html#steps" if request.htmx else "console/first_steps.html"
-    return form_page(request, template, context, form)
+    return form_page(request, "console/start.html", context, form)
+
+
+def _arrival_context(request: PageRequest, since: datetime | None) -> dict[str, Any]:
+    may_read = request.caller.may(Permission.RUNS_READ)
+    newest = find_newest_trace(request.caller)
+    has_arrived = newest is not None and (since is None or newest.start_time >= since)
+    return {
+        "since": since,
+        "newest_trace": newest if has_arrived else None,
+        "earlier_trace": None if has_arrived else newest,
+        "rejections": load_rejections(request.caller) if may_read and not has_arrived else None,
+        "may_read_traces": may_read,
+    }
 
 
 @require_GET

@@ -43,6 +43,29 @@ const stream = client.runs.stream(thread.thread_id, {graph}, {{
 }});
 for await (const part of stream) console.log(part.event, part.data);"""
 
+_REACT = """\
+import {{ useStream }} from "@langchain/langgraph-sdk/react";
+
+export function Chat() {{
+  const stream = useStream({{
+    apiUrl: {url},
+    {credential},
+    assistantId: {graph},
+    messagesKey: "messages",
+  }});
+  const send = (text) =>
+    stream.submit({{ messages: [{{ type: "human", content: text }}] }});
+  return (
+    <form onSubmit={{(event) => {{
+      event.preventDefault();
+      send(new FormData(event.target).get("text"));
+    }}}}>
+      {{stream.messages.map((message) => <p key={{message.id}}>{{String(message.content)}}</p>)}}
+      <input name="text" />
+    </form>
+  );
+}}"""
+
 _CURL = """\
 curl --no-buffer {url} \\
   --header {credential} \\
@@ -61,6 +84,14 @@ class CallSnippets:
     """Empty if the project disables the page."""
     has_own_auth: bool
     """Whether the project authenticates its callers, so that keys of the platform may not work."""
+    react: str
+    """A component that streams the agent's replies, with the hook of the SDK."""
+    url: str
+    graph_id: str
+    takes_messages: bool
+    """Whether the graph's input has messages, so that a text can be sent to it."""
+    runs_url: str
+    """The beginning of the address of a run's trace, which its id completes."""
 
 
 def get_call_snippets(deployment: Deployment, *, key: str = "<your key>") -> CallSnippets | None:
@@ -106,6 +137,17 @@ def get_call_snippets(deployment: Deployment, *, key: str = "<your key>") -> Cal
                 )
             ),
         ),
+        react=_REACT.format(
+            url=json.dumps(url),
+            credential=f"defaultHeaders: {{ {json.dumps(name)}: {json.dumps(value)} }}"
+            if has_own_auth
+            else f"apiKey: {json.dumps(value)}",
+            graph=graph_id,
+        ),
+        url=url,
+        graph_id=graph.graph_id,
+        takes_messages="messages" in example,
+        runs_url=f"/o/{deployment.workspace_id}/r/",
         docs_url="" if serving.http.disable_meta else f"{url}/docs",
         has_own_auth=has_own_auth,
     )

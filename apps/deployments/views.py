@@ -40,7 +40,11 @@ def deployment_list(request: PageRequest) -> HttpResponse:
 @workspace_page(Permission.DEPLOYMENTS_WRITE)
 def deployment_new(request: PageRequest) -> HttpResponse:
     """Show the form; after success, redirect to the first revision's page."""
-    defaults = {"config_path": "langgraph.json", "tracing": True}
+    defaults = {
+        "config_path": "langgraph.json",
+        "tracing": True,
+        "repo_url": request.GET.get("repo_url", "")[:2000],
+    }
     form = NewDeploymentForm(request.POST or None, initial=defaults)
     created: list[Deployment] = []
 

@@ -20,7 +20,7 @@ from apps.core.errors import AppError
 from apps.monitoring.buckets import Stride
 from apps.monitoring.models import Chart, ChartType
 from apps.monitoring.services.chart_computer import ChartComputer, SeriesData, TimeRange
-from apps.tracing.pages import filter_clauses
+from apps.trace_store.filters import join_filters, quote
 from apps.tracing.pages.periods import Period
 from apps.web_ui.charts import UNIT_LABELS, Line, LineChart, format_value, line_style
 from apps.web_ui.formatting import format_date_time
@@ -302,7 +302,7 @@ def _runs_url(chart: Chart, series: Mapping[str, Any], group: str | None = None)
     if len(projects) != 1:
         return ""
     filters = (common.get("filter"), *_series_filters(series), _group_clause(series, group))
-    text = filter_clauses.join_clauses([part for part in filters if part])
+    text = join_filters([part for part in filters if part])
     url = reverse("project-detail", args=[chart.workspace_id, projects[0]])
     return f"{url}?{urlencode({'show': 'all'} | ({'filter': text} if text else {}))}"
 
@@ -318,12 +318,12 @@ def _group_clause(series: Mapping[str, Any], group: str | None) -> str:
     group_by: Mapping[str, Any] = series.get("group_by") or (definitions[0] if definitions else {})
     if group is None:
         return ""
-    value = filter_clauses.quote_value(group)
+    value = quote(group)
     match group_by.get("attribute"):
         case "tag":
             return f"has(tags, {value})"
         case "metadata":
-            key = filter_clauses.quote_value(str(group_by.get("path") or ""))
+            key = quote(str(group_by.get("path") or ""))
             return f"and(eq(metadata_key, {key}), eq(metadata_value, {value}))"
         case "name" | "model" | "status" | "run_type" as attribute:
             return f"eq({attribute}, {value})"

@@ -37,6 +37,7 @@ project: list[URLPattern | URLResolver] = [
     path("", run_list.project_detail, name="project-detail"),
     path("/strip", run_list.project_strip, name="project-strip"),
     path("/facets", run_list.project_facets, name="project-facets"),
+    path("/hints", run_list.project_hints, name="project-hints"),
     path("/values", run_list.project_values, name="project-values"),
     path("/columns", run_list.project_columns, name="project-columns"),
     path("/views", saved_views.project_views, name="project-views"),

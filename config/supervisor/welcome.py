@@ -26,5 +26,7 @@ def build_summary(env: Env, facts: dict[str, str], seconds: float) -> str:
         f"    export LANGSMITH_API_KEY={facts['api_key']}",
         "",
         f"  Logs are in {env.instance.log_dir}. Ctrl-C stops everything.",
+        "",
+        f"  Your first trace, step by step: {url}/start",
     ]
     return "\n".join(lines)

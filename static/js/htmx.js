@@ -11,7 +11,14 @@ htmx.defineExtension("morph", {
     if (style !== "morph" || !(target instanceof Element)) return false;
     const content = fragment instanceof DocumentFragment ? fragment.firstElementChild : fragment;
     if (content instanceof Element)
-      Idiomorph.morph(target, content.outerHTML, { morphStyle: "outerHTML" });
+      Idiomorph.morph(target, content.outerHTML, {
+        morphStyle: "outerHTML",
+        // What the reader opened or folded stays so.
+        callbacks: {
+          beforeAttributeUpdated: (name, node) =>
+            !(name === "open" && node instanceof HTMLDetailsElement),
+        },
+      });
     return [];
   },
 });

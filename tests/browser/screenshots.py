@@ -148,7 +148,7 @@ def _iter_project_pages(page: Page, project: str) -> Iterator[tuple[str, str]]:
     yield "project", project
     yield "runs", f"{project}?show=all"
     yield "no-runs", f"{project}?q=no+match"
-    yield "no-filter", f"{project}?filter=and(eq(status,%22error%22),gt(latency))"
+    yield "no-filter", f"{project}?query=status:error%20latancy:%3E2s"
     yield "monitoring", f"{project}/monitoring?compare=1"
     yield "monitoring-by-model", f"{project}/monitoring?group=model"
     yield "threads", f"{project}/threads"
@@ -162,7 +162,7 @@ def _iter_project_pages(page: Page, project: str) -> Iterator[tuple[str, str]]:
     if deep := _first_row(page, f"{project}?tree=eq(run_type,%22tool%22)"):
         yield "deep", deep
         yield "waterfall", f"{deep}?view=waterfall"
-    yield "trace-filters", f"{project}?show=all&tree=eq(run_type,%22tool%22)"
+    yield "trace-queries", f"{project}?show=all&any=type:tool"
     if call := _first_row(page, f"{project}?show=llm"):
         yield "llm-call", call
     if failed := _first_row(page, f"{project}?filter=eq(status,%22error%22)"):

@@ -17,30 +17,6 @@ from tests.factories.tracing import stored_run
 THREAD = {"extra": {"metadata": {"thread_id": "t-1", "user": "u-7"}}}
 
 
-def test_form_adds_a_condition_with_suggested_values(session):
-    run_id = stored_run(session.workspace, name="desk", **THREAD)
-    stored_run(session.workspace, name="lamp", extra={"metadata": {"user": "u-8"}})
-    page = session.goto(project_path(session, run_id))
-    page.get_by_text("Add condition").click()
-    form = page.get_by_role("form", name="Add a condition")
-    expect(form.get_by_label("Key")).to_be_hidden()
-
-    form.get_by_label("Field").select_option("Metadata")
-    form.get_by_label("Key").fill("user")
-    form.get_by_label("Value").focus()
-    expect(page.locator("#builder-values option")).to_have_count(2)
-    expect(page.locator("#builder-keys option")).to_have_count(2)
-    operators = form.get_by_label("Operator").locator("option:not([hidden])").all_inner_texts()
-    form.get_by_label("Value").fill("u-8")
-    form.get_by_role("button", name="Add").click()
-
-    expect(page.locator(".row-link")).to_have_text(["lamp"])
-    expect(page.get_by_role("combobox", name="Filter")).to_have_value(
-        'and(eq(metadata_key, "user"), eq(metadata_value, "u-8"))'
-    )
-    assert operators == ["is", "is not"]
-
-
 def test_checkbox_in_the_head_selects_all_runs_of_the_page(session):
     run_id = stored_run(session.workspace, name="desk")
     stored_run(session.workspace, name="lamp")
@@ -55,32 +31,32 @@ def test_checkbox_in_the_head_selects_all_runs_of_the_page(session):
     expect(page.locator('input[name="run"]:checked')).to_have_count(0)
 
 
-def test_late_suggestions_of_an_earlier_key_are_dropped(session):
+def test_late_suggestions_of_an_earlier_field_are_dropped(session):
     run_id = stored_run(session.workspace, name="desk", **THREAD)
     page = session.goto(project_path(session, run_id))
+    session.wait_for_elements()
     held = []
 
     def answer(route):
-        """Hold back the values of all keys until those of one key have arrived."""
-        if "field=metadata_value" in route.request.url and "key=user" not in route.request.url:
+        """Hold back the values of one field until those of another have arrived."""
+        if "field=name" in route.request.url:
             held.append(route)
         else:
             route.continue_()
 
     page.route("**/values?*", answer)
-    page.get_by_text("Add condition").click()
-    form = page.get_by_role("form", name="Add a condition")
-    form.get_by_label("Field").select_option("Metadata")
-    form.get_by_label("Key").fill("user")
-    form.get_by_label("Value").focus()
-    values = page.locator("#builder-values option")
-    expect(values).to_have_count(1)
+    field = page.get_by_role("combobox", name="Query")
+    field.press_sequentially("name:")
+    field.fill("user:")
+    options = page.get_by_role("option")
+    expect(options.first).to_contain_text("u-7")
     assert held
     for route in held:
-        route.fulfill(json={"values": ["t-1", "u-7"]})
+        route.fulfill(json={"values": [{"text": "desk", "note": "1"}]})
     # The page has handled the responses when a later one has arrived.
     page.evaluate("fetch('/info').then((response) => response.text())")
-    assert [option.get_attribute("value") for option in values.all()] == ["u-7"]
+    expect(options.first).to_contain_text("u-7")
+    expect(page.get_by_role("option", name="desk")).to_have_count(0)
 
 
 def test_a_saved_view_opens_no_menu(session):

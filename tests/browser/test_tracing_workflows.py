@@ -16,7 +16,7 @@ def project_path(session, run_id):
     return f"{session.path}/projects/p/{read_run(session.workspace, run_id).row.project_id}"
 
 
-def test_facet_and_filter_text_share_the_same_state(session):
+def test_facet_and_query_share_the_same_state(session):
     run_id = stored_run(session.workspace, name="desk")
     stored_run(session.workspace, name="triage", error="Boom")
     page = session.goto(project_path(session, run_id))
@@ -24,21 +24,83 @@ def test_facet_and_filter_text_share_the_same_state(session):
 
     page.get_by_role("link", name="error 1").click()
     expect(page.locator("tr[data-row]")).to_have_count(1)
-    expect(page.get_by_role("combobox", name="Filter")).to_have_value('eq(status, "error")')
-    page.get_by_role("link", name="Clear").click()
+    expect(page.get_by_role("combobox", name="Query")).to_have_value("status:error")
+    page.get_by_role("link", name="Clear", exact=True).click()
     session.wait_for_elements()
-    field = page.get_by_role("combobox", name="Filter")
+    field = page.get_by_role("combobox", name="Query")
     field.press_sequentially("nam")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
-    field.press_sequentially('"de')
-    expect(page.get_by_role("option", name="desk")).to_be_visible()
+    expect(field).to_have_value("name:")
+    field.press_sequentially("de")
+    expect(page.get_by_role("option", name="desk 1")).to_be_visible()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Tab")
-    field.press_sequentially(")")
+    expect(field).to_have_value("name:desk ")
+    page.keyboard.press("Escape")
     page.keyboard.press("Enter")
 
     expect(page.locator("tr[data-row]")).to_have_count(1)
+    expect(page.locator(".row-link")).to_have_text("desk")
+
+
+def test_fault_of_a_query_is_named_while_typing_and_keeps_the_list(session):
+    run_id = stored_run(session.workspace, name="desk")
+    page = session.goto(f"{project_path(session, run_id)}?query=name:desk")
+    session.wait_for_elements()
+    field = page.get_by_role("combobox", name="Query")
+    address = page.url
+
+    page.keyboard.press("/")
+    page.keyboard.type(" latancy:>2s x")
+    fault = page.locator(".query-line .query-fault")
+    expect(fault).to_contain_text("Unknown field latancy. Did you mean latency?")
+    expect(page.locator(".query-mirror .is-fault")).to_have_text("latancy:>2s")
+    page.keyboard.press("Escape")
+    page.keyboard.press("Enter")
+    assert page.url == address
+    expect(page.locator(".row-link")).to_have_text("desk")
+    selection = field.evaluate(
+        "input => input.value.slice(input.selectionStart, input.selectionEnd)"
+    )
+    assert selection == "latancy"
+    page.get_by_role("button", name="Use latency").click()
+    expect(fault).to_be_empty()
+    expect(field).to_have_value("name:desk latency:>2s x")
+
+
+def test_backspace_selects_a_clause_and_recent_queries_are_offered(session):
+    run_id = stored_run(session.workspace, name="desk")
+    path = project_path(session, run_id)
+    page = session.goto(path)
+    session.wait_for_elements()
+    field = page.get_by_role("combobox", name="Query")
+    field.fill("name:desk tag:vip ")
+    page.keyboard.press("Backspace")
+    expect(field).to_have_value("name:desk tag:vip ")
+    page.keyboard.press("Backspace")
+    expect(field).to_have_value("name:desk ")
+    page.keyboard.press("Escape")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile("query=name"))
+
+    page.goto(path if path.startswith("http") else page.url.partition("?")[0])
+    session.wait_for_elements()
+    page.get_by_role("combobox", name="Query").click()
+    expect(page.get_by_role("option").first).to_have_text("name:desk")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile("query=name"))
+
+
+def test_alt_click_on_a_facet_excludes_its_value(session):
+    run_id = stored_run(session.workspace, name="desk")
+    stored_run(session.workspace, name="triage", error="Boom")
+    page = session.goto(project_path(session, run_id))
+
+    page.get_by_role("link", name="error 1").click(modifiers=["Alt"])
+
+    expect(page.get_by_role("combobox", name="Query")).to_have_value("-status:error")
     expect(page.locator(".row-link")).to_have_text("desk")
 
 

@@ -216,3 +216,45 @@ def test_transcript_without_scripts_has_its_content(session, site_url):
         "href", f"{run_path(session, runs[3]['id'])}?view=tree"
     )
     context.close()
+
+
+def test_text_is_found_in_folded_parts_of_a_transcript(session):
+    root, *_ = ingest_conversation(session.workspace)
+    page = session.goto(run_path(session, root["id"]))
+    session.wait_for_elements()
+
+    page.keyboard.press("/")
+    field = page.get_by_role("searchbox", name="Find in the transcript")
+    expect(field).to_be_focused()
+    field.fill("high at noon")
+    expect(page.locator("[data-find-count]")).to_have_text("1 of 1")
+    expect(page.get_by_text("High at noon.").first).to_be_visible()
+    field.fill("nothing like this")
+    expect(page.locator("[data-find-count]")).to_have_text("No match")
+    page.keyboard.press("Escape")
+    expect(field).to_be_hidden()
+
+
+def test_steps_of_two_traces_are_walked_by_keys(session):
+    first, *_ = ingest_conversation(session.workspace)
+    second, *_ = ingest_conversation(session.workspace)
+    extra = step(second, 10, 11, name="check", inputs={}, outputs={"ok": True})
+    ingest(session.workspace, extra)
+    project = run_path(session, first["id"]).partition("/r/")[0]
+    page = session.goto(f"{project}/compare?a={first['id']}&b={second['id']}")
+    session.wait_for_elements()
+
+    expect(page.get_by_role("heading", name="First difference")).to_contain_text("check: only in B")
+    current = page.locator('.compare-step[aria-current="step"]')
+    expect(current).to_contain_text("check")
+    page.keyboard.press("k")
+    expect(current).not_to_contain_text("check")
+    page.keyboard.press("n")
+    expect(current).to_contain_text("check")
+    expect(page.locator("#step")).to_contain_text("only in B")
+    page.keyboard.press("o")
+    expect(page.locator(".compare-skipped").first).to_contain_text("equal step")
+    for width in (1440, 390):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert axe_violations(page) == []

@@ -44,7 +44,7 @@ def test_empty_workspace_shows_how_to_send_a_trace(page, base, settings):
     settings.BASE_URL = "https://slipway.example"
 
     content = page.get(base).content.decode()
-    steps = page.get(base.replace("/projects", "/first-steps")).content.decode()
+    steps = page.get(base.replace("/projects", "/start")).content.decode()
 
     assert "No traces yet" in content
     assert "LANGSMITH_ENDPOINT=https://slipway.example/api/v1" in steps

@@ -125,3 +125,199 @@ def test_texts_of_too_many_lines_are_not_compared():
     assert compare_texts("a\n" * (MAX_LINES + 1), "b").is_too_long
     assert compare_texts("a" * 10_000, "b").is_too_long
     assert compare_texts("same\n" * 5_000, "same\n" * 5_000).is_equal
+
+
+def run_times(begin, end):
+    return {
+        "start": START + timedelta(seconds=begin),
+        "end_time": (START + timedelta(seconds=end)).isoformat(),
+    }
+
+
+def ingest_trace(workspace, *, order="7", result="shipped", is_checked=True, project="desk"):
+    """Store an agent's trace: a model call, a tool call, an optional check, a model call."""
+    session = {"session_name": project}
+    root = wire_run(
+        name="desk",
+        inputs={"messages": [{"role": "user", "content": "Where is it?"}]},
+        outputs={"answer": result},
+        **run_times(0, 10),
+        **session,
+    )
+    ask = {"role": "assistant", "content": "I look.", "id": f"msg-{root['id']}"}
+    runs = [
+        root,
+        wire_run(
+            root,
+            name="chat",
+            run_type="llm",
+            inputs={"messages": [{"role": "user", "content": "Where is it?"}]},
+            outputs={"messages": [ask]},
+            **run_times(1, 2),
+        ),
+        wire_run(
+            root,
+            name="find_order",
+            run_type="tool",
+            inputs={"order": order},
+            outputs={"output": result, "tool_call_id": root["id"]},
+            **run_times(2, 4),
+        ),
+    ]
+    if is_checked:
+        runs.append(
+            wire_run(root, name="check", inputs={}, outputs={"ok": True}, **run_times(4, 5))
+        )
+    runs.append(
+        wire_run(
+            root,
+            name="chat",
+            run_type="llm",
+            inputs={"messages": [{"role": "user", "content": f"It is {result}"}]},
+            outputs={"messages": [{"role": "assistant", "content": result}]},
+            **run_times(5, 6),
+        )
+    )
+    ingest(workspace, *runs)
+    return root["id"]
+
+
+def compare(page, workspace, first, second, **params):
+    project_id = read_run(workspace, first).row.project_id
+    path = f"/o/{workspace.pk}/projects/p/{project_id}/compare"
+    return page.get(path, {"a": first, "b": second} | params)
+
+
+def step_rows(response):
+    return [
+        (step.depth, step.row.name, step.difference) for step in response.context["alignment"].steps
+    ]
+
+
+def test_steps_of_two_traces_are_aligned_and_the_first_difference_is_named(page, workspace):
+    first = ingest_trace(workspace)
+    second = ingest_trace(workspace, order="8", result="lost", is_checked=False)
+
+    response = compare(page, workspace, first, second)
+
+    assert step_rows(response) == [
+        (0, "desk", ""),
+        (1, "chat", ""),
+        (1, "find_order", "arguments"),
+        (1, "check", "only in A"),
+        (1, "chat", "input"),
+    ]
+    assert "step 3, find_order: arguments" in response.text
+    assert response.context["step"].number == 3
+    changed = [payload.title for payload in response.context["step_payloads"]]
+    assert changed == ["Input", "Output"]
+    assert "<mark>8</mark>" in response.text
+    figures = {
+        figure.name: (figure.first, figure.second)
+        for figure in response.context["comparison"].figures
+    }
+    assert figures["Model calls"] == ("2", "2")
+    assert "Errors" not in figures
+
+
+def test_equal_traces_have_no_difference_whatever_their_ids(page, workspace):
+    first, second = ingest_trace(workspace), ingest_trace(workspace)
+
+    response = compare(page, workspace, first, second)
+
+    assert {difference for _, _, difference in step_rows(response)} == {""}
+    assert response.context["alignment"].first_difference is None
+    assert "No difference in 5 steps" in response.text
+    assert "data-only" not in response.text
+
+
+def test_equal_steps_are_hidden_and_counted(page, workspace):
+    first, second = ingest_trace(workspace), ingest_trace(workspace, is_checked=False)
+
+    response = compare(page, workspace, first, second, only="1")
+
+    rows = response.context["alignment"].only_differences()
+    assert [row if isinstance(row, int) else row.row.name for row in rows] == [
+        "desk",
+        2,
+        "check",
+        1,
+    ]
+    assert "2 equal steps hidden" in response.text
+    assert "data-only" in response.text
+
+
+def test_selected_step_is_loaded_alone(page, workspace):
+    first, second = ingest_trace(workspace), ingest_trace(workspace, is_checked=False)
+    project_id = read_run(workspace, first).row.project_id
+
+    response = page.get(
+        f"/o/{workspace.pk}/projects/p/{project_id}/compare",
+        {"a": first, "b": second, "step": "4"},
+        headers={"HX-Request": "true", "HX-Target": "step"},
+    )
+
+    assert "Step 4: check" in response.text
+    assert "only in A" in response.text
+    assert "<html" not in response.text
+    assert "compare-steps" not in response.text
+
+
+def test_an_output_differs_only_at_the_step_that_made_it(page, workspace):
+    first, second = ingest_trace(workspace), ingest_trace(workspace, result="lost")
+
+    response = compare(page, workspace, first, second)
+
+    # The root's output differs because that of the tool does.
+    assert step_rows(response)[:3] == [
+        (0, "desk", ""), (1, "chat", ""), (1, "find_order", "output"),
+    ]  # fmt: skip
+
+
+def test_traces_of_two_projects_are_compared(page, workspace, other_workspace):
+    first = ingest_trace(workspace)
+    second = ingest_trace(workspace, project="canary")
+    foreign = ingest_trace(other_workspace)
+
+    response = compare(page, workspace, first, second, mode="metadata")
+    other_project = read_run(workspace, second).row.project_id
+
+    assert response.status_code == 200
+    assert f"/p/{other_project}/r/{second}" in response.text
+    assert compare(page, workspace, first, foreign).status_code == 404
+    assert compare(page, workspace, first, "x").status_code == 404
+
+
+def test_siblings_of_one_name_are_paired_by_their_arguments(page, workspace):
+    def trace(*orders):
+        root = wire_run(name="desk", inputs={}, **run_times(0, 9))
+        calls = [
+            wire_run(
+                root,
+                name="find_order",
+                run_type="tool",
+                inputs={"order": order},
+                **run_times(number + 1, number + 2),
+            )
+            for number, order in enumerate(orders)
+        ]
+        ingest(workspace, root, *calls)
+        return root["id"]
+
+    response = compare(page, workspace, trace("a", "b", "c"), trace("b", "c"))
+
+    assert step_rows(response)[1:] == [
+        (1, "find_order", "only in A"), (1, "find_order", ""), (1, "find_order", ""),
+    ]  # fmt: skip
+
+
+def test_candidates_with_the_same_input_come_first(page, workspace):
+    first = ingest_trace(workspace)
+    run = wire_run(name="desk", inputs={"other": 1}, session_name="desk", start=START)
+    ingest(workspace, run)
+    same = ingest_trace(workspace)
+    project_id = read_run(workspace, first).row.project_id
+
+    response = page.get(f"/o/{workspace.pk}/projects/p/{project_id}/compare", {"a": first})
+
+    assert [str(row.id) for row in response.context["candidates"]] == [same, run["id"]]

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import time
 from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
 import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from apps.feedback.models import Feedback
 from apps.tracing.models import Share
 from apps.tracing.pages.transcripts import loading
+from apps.tracing.services import sharing
 from tests.console.conftest import create_workspace_user, signed_in
 from tests.factories.organizations import WorkspaceFactory
 from tests.factories.tracing import ingest, read_run, wire_run
@@ -217,6 +220,73 @@ def test_middleware_is_left_out(page, workspace):
     )
 
     assert [b.row.name for b in transcript.blocks if b.kind == "turn"] == ["shown"]
+
+
+def test_hidden_runs_are_counted_and_shown_on_request(page, workspace):
+    root = step(None, 0, 9, name="desk", inputs={"messages": [USER]})
+    guard = agent_metadata(ls_agent_type="middleware")
+    runs = [
+        root,
+        model(root, 1, 2, [USER], FINAL),
+        model(
+            root, 3, 4, [USER], {"role": "assistant", "content": "harmless"}, name="guard", **guard
+        ),
+    ]
+    transcript, response = transcript_of(page, workspace, runs)
+
+    shown = page.get(trace_url(workspace, root), {"hidden": "1"})
+
+    assert transcript.hidden_runs == 1
+    assert "Show 1 hidden run<" in response.text.replace("\n", "").replace("  ", "")
+    assert len(shown.context["transcript"].blocks) == len(transcript.blocks) + 1
+    assert "harmless" not in response.text
+    assert "harmless" in shown.text
+
+
+def test_feedback_stands_in_the_margin_of_its_block(page, workspace, desk):
+    ingest(workspace, *desk)
+    Feedback(workspace=workspace, run_id=desk[1]["id"], key="helpful", score=0.5).save()
+
+    response = page.get(trace_url(workspace, desk[0]))
+    share = sharing.share_trace(workspace.pk, UUID(desk[0]["id"]))
+    public = Client().get(f"/public/{share.token}/r")
+
+    first = response.context["transcript"].blocks[1]
+    assert list(first.feedback) == [("helpful", "0.5")]
+    assert "<span>helpful</span>0.5" in response.text
+    assert "<span>helpful</span>" not in public.text
+
+
+def test_changed_keys_of_the_state_are_a_folded_block(page, workspace):
+    outputs = {"messages": [USER, FINAL], "topic": "orders", "steps": [1, 2], "kept": "x"}
+    root = step(None, 0, 9, name="desk", inputs={"messages": [USER], "kept": "x"}, outputs=outputs)
+    transcript, response = transcript_of(page, workspace, [root, model(root, 1, 2, [USER], FINAL)])
+
+    [state] = [block for block in transcript.blocks if block.kind == "state"]
+    assert list(state.state) == [("topic", '"orders"'), ("steps", "[1,2]")]
+    assert "2 keys changed" in response.text
+
+
+def test_running_trace_is_asked_for_its_new_state(page, workspace):
+    start = datetime.now(UTC) - timedelta(seconds=20)
+    root = wire_run(name="desk", start=start, inputs={"messages": [USER]})
+    replies = {"inputs": {"messages": [USER]}, "outputs": {"messages": [FINAL]}}
+    chat = wire_run(root, name="chat", run_type="llm", start=start, **replies)
+    pending = {key: value for key, value in root.items() if key not in ("end_time", "outputs")}
+    ingest(workspace, pending, chat)
+    address = trace_url(workspace, root)
+
+    opened = page.get(address)
+    live_url = opened.context["live_url"]
+    live = page.get(live_url)
+    ingest(workspace, root)
+    finished = page.get(live_url)
+
+    assert f'hx-get="{live_url}"' in opened.text
+    assert live.text.strip().startswith("<ol")
+    assert "data-live" in live.text
+    assert "It arrives on Tuesday." in finished.text
+    assert "data-live" not in finished.text
 
 
 def test_shortened_history_and_a_repeated_call_are_marked(page, workspace):

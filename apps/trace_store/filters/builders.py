@@ -12,7 +12,7 @@ from apps.core.json import dumps_text
 from apps.trace_store.filters.fields import BY_NAME, ItemKind
 from apps.trace_store.filters.nodes import And, AnyItem, Comparison, Condition, Expression, Not, Or
 from apps.trace_store.filters.parsing import parse
-from apps.trace_store.filters.text_matching import PREFIX_LENGTHS, split_words
+from apps.trace_store.filters.text_matching import PREFIX_LENGTHS, parse_search, split_words
 
 
 def metadata_filter(metadata: Mapping[str, Any]) -> Expression:
@@ -40,13 +40,29 @@ def quote(text: str) -> str:
     return json.dumps(text)
 
 
+def join_filters(texts: Sequence[str]) -> str:
+    """Join filters in the API's language by `and`; empty without a filter."""
+    return "".join(texts) if len(texts) < 2 else f"and({', '.join(texts)})"
+
+
 def search_filter(text: str) -> str:
     """Format the search for words with these beginnings; words too short for the index are whole.
 
     A text without a word stays as it is, so that parsing reports it.
     """
-    words = [f"{word}*" if len(word) >= min(PREFIX_LENGTHS) else word for word in split_words(text)]
-    return f"search({quote(' '.join(words) or text)})"
+    return f"search({quote(search_words(text) or text)})"
+
+
+def search_words(text: str) -> str:
+    """The words of the text as a search for their beginnings; empty without a word.
+
+    Words too short for the index are whole, unless they end with `*`.
+    """
+    prefixes = parse_search(text).prefixes
+    return " ".join(
+        f"{word}*" if len(word) >= min(PREFIX_LENGTHS) or word in prefixes else word
+        for word in split_words(text)
+    )
 
 
 def all_of(expressions: Sequence[Expression | None]) -> Expression | None:

@@ -10,11 +10,13 @@ from decimal import Decimal
 from apps.feedback.services import score_stats
 from apps.feedback.services.configs import keys_with_lower_better
 from apps.feedback.services.score_stats import FeedbackStats
+from apps.trace_store import run_store
 from apps.tracing.messages import Message, MessagePart
 from apps.tracing.models import Project
 from apps.tracing.pages.payload_views import PayloadView
 from apps.tracing.pages.run_list import feedback_chips
-from apps.tracing.pages.run_views import RunPageData
+from apps.tracing.pages.run_views import RunPageData, load_run
+from apps.tracing.pages.trace_alignment import Alignment, Step, align_traces, count_kinds
 from apps.web_ui.formatting import (
     EMPTY,
     format_count,
@@ -60,8 +62,51 @@ class RunComparison:
     payloads: Sequence[ComparedPayload]
 
 
+def align_runs(first: RunPageData, second: RunPageData) -> Alignment | None:
+    """Align the traces of two roots; None for other runs and for traces of one run each."""
+    if not (first.row.is_root and second.row.is_root):
+        return None
+    rows = [
+        run_store.fetch_trace(row.workspace_id, row.trace_id, project_id=row.project_id)
+        for row in (first.row, second.row)
+    ]
+    if not all(rows) or max(map(len, rows)) < 2:
+        return None
+    return align_traces(first.row.workspace_id, *rows)
+
+
+def compare_step(project: Project, second_project: Project, step: Step) -> list[ComparedPayload]:
+    """Return input and output of a step, with their differences if both traces have it."""
+    sides = [
+        None if row is None else load_run(owner, row.id)
+        for row, owner in ((step.first, project), (step.second, second_project))
+    ]
+    payloads = []
+    for title, name in (("Input", "inputs"), ("Output", "outputs")):
+        views = [
+            PayloadView(name, None, [], None) if side is None else getattr(side, name)
+            for side in sides
+        ]
+        diff = compare_texts(payload_text(views[0]), payload_text(views[1]))
+        payloads.append(ComparedPayload(title, views[0], views[1], diff))
+    return payloads
+
+
+def compare_metadata(first: RunPageData, second: RunPageData) -> TextDiff:
+    """Return the lines of the metadata that differ."""
+    texts = [
+        "\n".join(f"{key}: {value}" for key, value in sorted(run.metadata))
+        for run in (first, second)
+    ]
+    return compare_texts(*texts)
+
+
 def compare_runs(project: Project, first: RunPageData, second: RunPageData) -> RunComparison:
-    figures = [*_compare_metrics(first, second), *_compare_scores(project, first, second)]
+    figures = [
+        *_compare_metrics(first, second),
+        *_compare_counts(first, second),
+        *_compare_scores(project, first, second),
+    ]
     payloads = [
         ComparedPayload(title, a, b, compare_texts(payload_text(a), payload_text(b)))
         for title, a, b in (
@@ -85,6 +130,22 @@ def _compare_metrics(first: RunPageData, second: RunPageData) -> Iterator[Compar
     ):
         yield compare_figures(name, count_a, count_b, _format_tokens)
     yield compare_figures("Cost", a.usage.total_cost, b.usage.total_cost, format_money)
+
+
+def _compare_counts(first: RunPageData, second: RunPageData) -> Iterator[ComparedFigure]:
+    """Compare the calls and errors of two traces of several runs."""
+    if not (first.row.is_root and second.row.is_root):
+        return
+    traces = [
+        run_store.fetch_trace(row.workspace_id, row.trace_id, project_id=row.project_id)
+        for row in (first.row, second.row)
+    ]
+    if max(map(len, traces)) < 2:
+        return
+    a, b = map(count_kinds, traces)
+    for name, count in a.items():
+        if count or b[name]:
+            yield compare_figures(name, count, b[name], _format_tokens)
 
 
 def _seconds(value: timedelta | None) -> float | None:

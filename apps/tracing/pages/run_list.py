@@ -11,11 +11,14 @@ from urllib.parse import urlencode
 from apps.core.json import dumps_text
 from apps.feedback.services import score_stats
 from apps.trace_store import RunQuery, RunRow, RunSort, SortField, filters, run_store
+from apps.trace_store.errors import FilterError
+from apps.trace_store.filters import formatting
+from apps.trace_store.filters.nodes import Expression
 from apps.tracing.models import Project
-from apps.tracing.pages import filter_clauses, periods
+from apps.tracing.pages import periods, query_clauses
 from apps.tracing.pages.columns import MAX_COOKIE_LENGTH, Column
-from apps.tracing.pages.filter_clauses import FilterProblem
 from apps.tracing.pages.periods import Period
+from apps.tracing.pages.query_clauses import QueryProblem
 
 RUNS_PER_PAGE = 50
 MAX_FILTER_LENGTH = 8_000
@@ -34,16 +37,25 @@ SORTS = frozenset(f"{sign}{key}" for sign in ("", "-") for key in ("start", *Sor
 _TEXT_COLUMNS = frozenset({"name"})
 """Columns whose first order is ascending."""
 
-SEARCH_WITHOUT_WORD = "a search takes at least one letter or digit"
 _PLAIN_WORDS = re.compile(r"[^()\[\]{}]+")
-"""A filter without a condition: words that are searched instead."""
-FILTERS = {
+"""A filter of the API's language without a condition: words that are searched instead."""
+QUERIES = {
+    "query": "query_text",
+    "root": "root_text",
+    "any": "any_text",
+    "filter": "filter",
+    "trace": "trace",
+    "tree": "tree",
+}
+"""Query parameters of the queries, and of the filters in the API's language, with their fields."""
+_TITLES = {
+    "query": "query",
+    "root": "query of root runs",
+    "any": "query of any run of the trace",
     "filter": "filter",
     "trace": "root run filter",
     "tree": "trace runs filter",
-    "q": "search",
 }
-"""Labels of the filters by query parameter."""
 
 
 @dataclass(frozen=True)
@@ -60,42 +72,49 @@ class ListState:
     """The state of the list, read from the query parameters; links are built from it."""
 
     show: str
-    filter: str
-    search: str
+    query_text: str
     period: Period
     sort: str = NEWEST_FIRST
     view: str = ""
     """The id of the open saved view; `all` opens the list without the default view."""
+    root_text: str = ""
+    """A query that the root run of the trace must meet."""
+    any_text: str = ""
+    """A query that any run of the trace must meet."""
+    filter: str = ""
+    """A filter in the API's language: what has no form as a query, or is invalid."""
     trace: str = ""
-    """A filter of root runs."""
+    """As `filter`, for the root run."""
     tree: str = ""
-    """A filter that any run of the trace must meet."""
+    """As `filter`, for any run of the trace."""
     columns: str = ""
     """The columns of the saved view (`columns.serialize_columns`); empty for the user's own."""
 
     @classmethod
     def read(cls, params: Mapping[str, str]) -> ListState:
-        show = params.get("show", "")
-        where = params.get("filter", "").strip()[:MAX_FILTER_LENGTH]
-        search = params.get("q", "").strip()
-        if _PLAIN_WORDS.fullmatch(where):
-            where, search = "", f"{where} {search}".strip()
-        sort = params.get("sort", "")
+        show, sort = params.get("show", ""), params.get("sort", "")
+        query_text, where = _read_query(params, "query", "filter")
+        root_text, trace = _read_query(params, "root", "trace")
+        any_text, tree = _read_query(params, "any", "tree")
+        if search := params.get("q", "").strip()[:500]:
+            query_text = query_clauses.join_queries([query_text, _translate_search(search)])
         return cls(
             show=show if show in TABS else "",
-            filter=where,
-            search=search[:500],
+            query_text=query_text,
             period=periods.read_period(params),
             sort=sort if sort in SORTS else NEWEST_FIRST,
             view=params.get("view", "")[:36],
-            trace=params.get("trace", "").strip()[:MAX_FILTER_LENGTH],
-            tree=params.get("tree", "").strip()[:MAX_FILTER_LENGTH],
+            root_text=root_text,
+            any_text=any_text,
+            filter=where,
+            trace=trace,
+            tree=tree,
             columns=params.get("columns", "")[:MAX_COOKIE_LENGTH],
         )
 
-    def with_filter(self, text: str) -> ListState:
-        """Return a copy with another filter."""
-        return replace(self, filter=text)
+    def with_query(self, text: str) -> ListState:
+        """Return a copy with another query."""
+        return replace(self, query_text=text)
 
     @property
     def title(self) -> str:
@@ -103,54 +122,73 @@ class ListState:
 
     @property
     def is_limited(self) -> bool:
-        return bool(self.filter or self.search or self.trace or self.tree)
+        return any(self._queries.values())
 
     @property
-    def problem(self) -> FilterProblem | None:
-        """Return the first invalid filter, if any."""
-        for name, text in self._filters.items():
-            if (error := filter_clauses.parse_error(text)) is None:
-                continue
-            if name == "q":
-                return FilterProblem(SEARCH_WITHOUT_WORD, "", None, name, FILTERS[name])
-            return replace(
-                filter_clauses.locate_problem(error, text), field=name, title=FILTERS[name]
-            )
+    def has_trace_queries(self) -> bool:
+        return bool(self.root_text or self.any_text or self.trace or self.tree)
+
+    @property
+    def problem(self) -> QueryProblem | None:
+        """Return the first invalid query, if any."""
+        for name, text in self._queries.items():
+            if (error := _parse_error(name, text)) is not None:
+                problem = query_clauses.locate_problem(error, text)
+                return replace(problem, field=name, title=_TITLES[name])
         return None
 
     @property
-    def _filters(self) -> dict[str, str]:
-        search = filters.search_filter(self.search) if self.search else ""
-        return {"filter": self.filter, "trace": self.trace, "tree": self.tree, "q": search}
+    def fixed_url(self) -> str:
+        """Return the URL with the suggestion for the invalid query."""
+        problem = self.problem
+        if problem is None or not problem.suggestion:
+            return ""
+        return self.build_url(**{problem.field: problem.suggestion})
+
+    @property
+    def _queries(self) -> dict[str, str]:
+        return {name: getattr(self, attribute) for name, attribute in QUERIES.items()}
 
     @property
     def without_invalid_filters(self) -> ListState:
-        """Return a copy in which the invalid filters are left out."""
-        invalid = {name for name, text in self._filters.items() if filter_clauses.parse_error(text)}
+        """Return a copy in which the invalid queries are left out."""
+        valid = {
+            name: "" if _parse_error(name, text) else text for name, text in self._queries.items()
+        }
         return replace(
             self,
-            filter="" if "filter" in invalid else self.filter,
-            trace="" if "trace" in invalid else self.trace,
-            tree="" if "tree" in invalid else self.tree,
-            search="" if "q" in invalid else self.search,
+            query_text=valid["query"],
+            root_text=valid["root"],
+            any_text=valid["any"],
+            filter=valid["filter"],
+            trace=valid["trace"],
+            tree=valid["tree"],
         )
 
     @property
-    def clauses(self) -> list[tuple[str, str]]:
-        """Return each clause of the filter with the URL that removes it."""
-        return [
-            (clause, self.build_url(filter=filter_clauses.remove_clause(self.filter, clause)))
-            for clause in filter_clauses.split_clauses(self.filter)
-        ]
+    def clauses(self) -> list[tuple[str, str, str]]:
+        """Return scope, text and the URL that removes it for each clause of the queries."""
+        results: list[tuple[str, str, str]] = []
+        for name, label in _SCOPES.items():
+            text = self._queries[name]
+            results += [
+                (
+                    label,
+                    clause.text,
+                    self.build_url(**{name: query_clauses.remove_clause(text, clause.text)}),
+                )
+                for clause in query_clauses.split_query(text)
+            ]
+        for name, label in _FILTER_SCOPES.items():
+            if text := self._queries[name]:
+                results.append((label, text, self.build_url(**{name: ""})))
+        return results
 
     @property
     def parameters(self) -> dict[str, str]:
         data = {
             "show": self.show,
-            "filter": self.filter,
-            "trace": self.trace,
-            "tree": self.tree,
-            "q": self.search,
+            **self._queries,
             "sort": "" if self.sort == NEWEST_FIRST else self.sort,
             "view": self.view,
             "columns": self.columns,
@@ -229,19 +267,7 @@ class ListState:
 
     @property
     def without_limits(self) -> str:
-        return self.build_url(filter="", trace="", tree="", q="", view="all")
-
-    @property
-    def without_trace(self) -> str:
-        return self.build_url(trace="", view="")
-
-    @property
-    def without_tree(self) -> str:
-        return self.build_url(tree="", view="")
-
-    @property
-    def without_search(self) -> str:
-        return self.build_url(q="", view="")
+        return self.build_url(drop=tuple(QUERIES), view="all")
 
     @property
     def all_time(self) -> str:
@@ -250,12 +276,12 @@ class ListState:
     @property
     def suggestions_query(self) -> str:
         """Return the query string for values of the listed runs, whatever the filter."""
-        return self.build_url(drop=(*FILTERS, "view", "sort", "columns"))
+        return self.build_url(drop=(*QUERIES, "view", "sort", "columns"))
 
     @property
     def filter_form_fields(self) -> list[tuple[str, str]]:
-        """Return the hidden fields of the filter form."""
-        filter_params = (*FILTERS, "view")
+        """Return the hidden fields of the query bar's form."""
+        filter_params = ("query", "root", "any", "view")
         return [
             (name, value) for name, value in self.parameters.items() if name not in filter_params
         ]
@@ -269,28 +295,89 @@ class ListState:
         ]
 
     @property
-    def text(self) -> str:
-        """Return the filter and the search text as one filter."""
-        clauses = filter_clauses.split_clauses(self.filter)
-        if self.search:
-            clauses.append(filters.search_filter(self.search))
-        return filter_clauses.join_clauses(clauses)
+    def where(self) -> Expression | None:
+        """The filter of the listed runs. Raises `FilterError` if the query is invalid."""
+        return _combine(self.query_text, self.filter)
+
+    @property
+    def where_root(self) -> Expression | None:
+        return _combine(self.root_text, self.trace)
+
+    @property
+    def where_any(self) -> Expression | None:
+        return _combine(self.any_text, self.tree)
+
+    @property
+    def sdk_filter(self) -> str:
+        """Return the filter of the listed runs in the API's language; empty if it has none."""
+        where = self.without_invalid_filters.where
+        return "" if where is None else formatting.format_filter(where)
 
     def query(self, project: Project) -> RunQuery:
-        """Build the store query; raises `FilterError` for an invalid filter."""
-        where = filters.parse(self.filter) if self.filter else None
-        if self.search:
-            where = filters.parse(self.text)
+        """Build the store query; raises `FilterError` for an invalid query."""
         return RunQuery(
             project_ids=[project.pk],
             started_from=self.period.start,
             started_until=self.period.end,
             oldest_first=self.oldest_first,
-            where=where,
-            where_root=filters.parse(self.trace) if self.trace else None,
-            where_any=filters.parse(self.tree) if self.tree else None,
+            where=self.where,
+            where_root=self.where_root,
+            where_any=self.where_any,
             **TABS[self.show][1],
         )
+
+
+_SCOPES = {"query": "", "root": "root run", "any": "any run"}
+_FILTER_SCOPES = {
+    "filter": "API filter",
+    "trace": "API filter, root run",
+    "tree": "API filter, any run",
+}
+
+
+def _read_query(params: Mapping[str, str], name: str, filter_name: str) -> tuple[str, str]:
+    """Return the query and the part of the API's filter that cannot be written as a query."""
+    text = params.get(name, "").strip()[: MAX_FILTER_LENGTH + 1]
+    where = params.get(filter_name, "").strip()[:MAX_FILTER_LENGTH]
+    if not where:
+        return text, ""
+    if _PLAIN_WORDS.fullmatch(where):
+        return query_clauses.join_queries([text, where]), ""
+    try:
+        translated, remaining = formatting.translate(filters.parse(where))
+    except FilterError:
+        return text, where
+    rest = filters.all_of(remaining)
+    joined = query_clauses.join_queries([text, translated])
+    return joined, "" if rest is None else formatting.format_filter(rest)
+
+
+def _translate_search(text: str) -> str:
+    """Return the words of a search as a query; a text without words is reported as a fault."""
+    if re.search(r"\w", text) is None:
+        return formatting.quote_query(text)
+    try:
+        return formatting.format_query(filters.parse(filters.search_filter(text))) or ""
+    except FilterError:
+        return formatting.quote_query(text)
+
+
+def _parse_error(name: str, text: str) -> FilterError | None:
+    return query_clauses.parse_error(text) if name in _SCOPES else _filter_error(text)
+
+
+def _filter_error(text: str) -> FilterError | None:
+    try:
+        filters.parse(text) if text else None
+    except FilterError as error:
+        return error
+    return None
+
+
+def _combine(text: str, where: str) -> Expression | None:
+    return filters.all_of(
+        [query_clauses.parse(text).expression, filters.parse(where) if where else None]
+    )
 
 
 @dataclass(frozen=True)
@@ -304,7 +391,7 @@ class ListedRun:
 class RunList:
     rows: list[ListedRun] = field(default_factory=list)
     next_cursor: str | None = None
-    problem: FilterProblem | None = None
+    problem: QueryProblem | None = None
 
     @property
     def empty_columns(self) -> set[str]:

@@ -9,14 +9,17 @@ from typing import Any
 
 from apps.trace_store import run_store
 from apps.trace_store.aggregation import GroupAttribute, GroupBy, MetricsQuery
+from apps.trace_store.filters.formatting import keyed_name, quote_query
+from apps.trace_store.filters.query_fields import QUERY_FIELDS_BY_NAME
 from apps.trace_store.metrics import Measure
 from apps.tracing.models import Project
-from apps.tracing.pages import filter_clauses
+from apps.tracing.pages import query_clauses
+from apps.tracing.pages.periods import read_period
 from apps.tracing.pages.run_list import ListState
 from apps.tracing.services.facets import SAMPLE_SIZE, collect_facets, is_sdk_metadata
 from apps.web_ui.badges import BADGES, RUN_STATUSES
 from apps.web_ui.charts import Line, LineChart, bucket_edges
-from apps.web_ui.formatting import format_date_time
+from apps.web_ui.formatting import format_count, format_date_time
 
 FACET_VALUES = 30
 VISIBLE_VALUES = 6
@@ -80,7 +83,7 @@ def load_strip(project: Project, state: ListState) -> list[LineChart]:
 
 
 def _status_line(state: ListState, status: str, hue: str, counts: list[int]) -> Line:
-    url = state.build_url(filter=filter_clauses.toggle_value(state.filter, "status", status))
+    url = state.build_url(query=query_clauses.toggle_value(state.query_text, "status", status))
     return Line(BADGES[status].label, hue, counts, url)
 
 
@@ -90,6 +93,8 @@ class FacetValue:
     count: int
     url: str
     is_selected: bool
+    exclude_url: str = ""
+    """The URL of the list without the runs that have the value."""
 
 
 @dataclass(frozen=True)
@@ -116,10 +121,15 @@ FACET_FIELDS = {
     "run_type": ("Type", GroupAttribute.RUN_TYPE),
 }
 _FACET_TITLES = {"tag": "Tags", "feedback_key": "Feedback"}
-_SUGGESTED_FIELDS = {
-    **{name: name for name in FACET_FIELDS},
-    "tags": "tag",
-    "feedback_key": "feedback_key",
+_MAX_HINTS = 4
+_QUANTILES = (0.5, 0.95, 0.99)
+_MEASURES = {
+    "latency": Measure.LATENCY,
+    "first_token": Measure.FIRST_TOKEN,
+    "tokens": Measure.TOTAL_TOKENS,
+    "tokens.in": Measure.PROMPT_TOKENS,
+    "tokens.out": Measure.COMPLETION_TOKENS,
+    "cost": Measure.TOTAL_COST,
 }
 
 
@@ -136,11 +146,11 @@ def load_facets(project: Project, state: ListState) -> list[Facet]:
         if item["key"] in FACET_FIELDS:
             value = _field_facet(state, item["key"], item["value"], item["n"])
         else:
-            value = _clause_facet(state, item["value"], item["n"], item["query"])
+            value = _clause_facet(state, item["key"], item["value"], item["n"])
         values_by_key.setdefault(item["key"], []).append(value)
         notes[item["key"]] = _counted_runs(item)
     for name in FACET_FIELDS:
-        if filter_clauses.selected_values(state.filter, name):
+        if query_clauses.selected_values(state.query_text, name):
             values_by_key[name], since = _values_without_field(project, state, name)
             notes[name] = _since(since)
     return [
@@ -160,38 +170,131 @@ def _since(first: datetime | None) -> str:
     return f"since {format_date_time(first)}" if first else ""
 
 
-def suggest_values(
-    project: Project, state: ListState, name: str, metadata_key: str = ""
-) -> list[str]:
-    """Return the most frequent values of a field; of metadata, those of the key if it is given."""
+@dataclass(frozen=True)
+class QueryHint:
+    """A list that has runs where this one has none."""
+
+    count: int
+    without: str
+    """The clause that the list leaves out; empty for a longer period."""
+    url: str
+
+
+def load_hints(project: Project, state: ListState) -> list[QueryHint]:
+    """Count the runs without each of the first clauses, and those of the last 30 days."""
+    state = state.without_invalid_filters
+    hints: list[QueryHint] = []
+    clauses = query_clauses.split_query(state.query_text)
+    for clause in clauses[:_MAX_HINTS]:
+        text = query_clauses.remove_clause(state.query_text, clause.text)
+        shorter = state.with_query(text)
+        url = state.build_url(query=text, view="")
+        hints.append(QueryHint(_count_runs(project, shorter), clause.text, url))
+    month = read_period({"range": "30d"})
+    if month.start and state.period.start and month.start < state.period.start:
+        url = state.build_url(drop=("from", "to"), range="30d")
+        hints.append(QueryHint(_count_runs(project, replace(state, period=month)), "", url))
+    return [hint for hint in hints if hint.count]
+
+
+def _count_runs(project: Project, state: ListState) -> int:
+    query = MetricsQuery(query=state.query(project), measures=())
+    return run_store.aggregate(project.workspace_id, query).overall.runs
+
+
+@dataclass(frozen=True)
+class SuggestedValue:
+    """A value of a field, as text of the query, with a note such as its number of runs."""
+
+    text: str
+    note: str
+
+
+def suggest_values(project: Project, state: ListState, name: str) -> list[SuggestedValue]:
+    """Return the most frequent values of a query field in the period, or quantiles of a number.
+
+    `metadata.` and `feedback.` give the keys. A field without a list of values gives none.
+    """
+    if name in _MEASURES:
+        return _quantiles(project, state, name)
     if name == "model":
-        return _frequent_models(project, state)
-    key = _SUGGESTED_FIELDS.get("tags" if name == "tag" else name)
-    if key is None and "metadata" not in name:
+        return _grouped_values(project, replace(state, show="all"), GroupAttribute.MODEL)
+    facet_fields = {"status": "status", "name": "name", "type": "run_type"}
+    if name in facet_fields:
+        return _grouped_values(project, state, FACET_FIELDS[facet_fields[name]][1])
+    query_field = QUERY_FIELDS_BY_NAME.get(name)
+    keys = {f"metadata.{key}" for key in query_field.keys} if query_field else set()
+    group, dot, inner = name.partition(".")
+    if not (keys or name == "tag" or (dot and group in {"metadata", "feedback"})):
         return []
     facets = collect_facets(project.workspace_id, state.query(project))
-    if name == "metadata_key":
-        keys = (item["key"] for item in facets if item["key"].startswith("metadata."))
-        return list(dict.fromkeys(item.removeprefix("metadata.") for item in keys))
-    if name == "metadata_value":
+    if dot and not inner:
+        return _suggest_keys(facets, group)
+    keys |= {name} if inner or name == "tag" else set()
+    return [
+        SuggestedValue(quote_query(item["value"]), format_count(item["n"]))
+        for item in facets
+        if item["key"] in keys
+    ]
+
+
+def _suggest_keys(facets: Sequence[dict[str, Any]], group: str) -> list[SuggestedValue]:
+    if group == "feedback":
         return [
-            item["value"]
+            SuggestedValue(f"{keyed_name(group, item['value'])}:", format_count(item["n"]))
             for item in facets
-            if item["key"].startswith("metadata.")
-            and metadata_key in ("", item["key"].removeprefix("metadata."))
+            if item["key"] == "feedback_key"
         ]
-    return [item["value"] for item in facets if item["key"] == key]
+    counts: dict[str, int] = {}
+    for item in facets:
+        if item["key"].startswith("metadata."):
+            counts[item["key"]] = counts.get(item["key"], 0) + item["n"]
+    return [
+        SuggestedValue(f"{keyed_name(group, key.removeprefix('metadata.'))}:", format_count(count))
+        for key, count in counts.items()
+    ]
 
 
-def _frequent_models(project: Project, state: ListState) -> list[str]:
-    """Return the models of all runs of the period: those of traces are on inner runs."""
-    query = replace(state, show="all").query(project)
-    group_by = GroupBy(GroupAttribute.MODEL, max_groups=FACET_VALUES)
+def _grouped_values(
+    project: Project, state: ListState, attribute: GroupAttribute
+) -> list[SuggestedValue]:
+    group_by = GroupBy(attribute, max_groups=FACET_VALUES)
     result = run_store.aggregate(
-        project.workspace_id, MetricsQuery(query=query, group_by=group_by, measures=())
+        project.workspace_id,
+        MetricsQuery(query=state.query(project), group_by=group_by, measures=()),
     )
-    counts = {model: metrics.runs for model, metrics in result.by_group.items() if model}
-    return sorted(counts, key=lambda model: (-counts[model], model))
+    counts = {value: metrics.runs for value, metrics in result.by_group.items() if value}
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    is_status = attribute is GroupAttribute.STATUS
+    return [
+        SuggestedValue(
+            query_clauses.build_clause("status" if is_status else "name", [value]).partition(":")[
+                2
+            ],
+            format_count(count),
+        )
+        for value, count in ordered
+    ]
+
+
+def _quantiles(project: Project, state: ListState, name: str) -> list[SuggestedValue]:
+    measure = _MEASURES[name]
+    result = run_store.aggregate(
+        project.workspace_id,
+        MetricsQuery(query=state.query(project), measures=(measure,), quantiles=_QUANTILES),
+    )
+    suggestions = []
+    for share in _QUANTILES:
+        if (value := result.overall.quantile(measure, share)) is not None:
+            text = _threshold(float(value), measure)
+            suggestions.append(SuggestedValue(f">{text}", f"p{share * 100:.0f}"))
+    return suggestions
+
+
+def _threshold(value: float, measure: Measure) -> str:
+    if measure.is_time:
+        return f"{value * 1000:.0f}ms" if value < 1 else f"{value:.3g}s"
+    return f"${value:.3g}" if measure is Measure.TOTAL_COST else f"{value:.0f}"
 
 
 def _is_folded(key: str, values: Sequence[FacetValue]) -> bool:
@@ -206,32 +309,50 @@ def _facet_title(key: str) -> str:
 
 
 def _field_facet(state: ListState, name: str, value: str, count: int) -> FacetValue:
-    text = filter_clauses.toggle_value(state.filter, name, value)
-    is_selected = value in filter_clauses.selected_values(state.filter, name)
+    text = query_clauses.toggle_value(state.query_text, name, value)
+    is_selected = value in query_clauses.selected_values(state.query_text, name)
     is_status = name == "status" and value in RUN_STATUSES
     label = BADGES[value].label if is_status else value
-    return FacetValue(label, count, state.build_url(filter=text, view=""), is_selected)
+    return FacetValue(
+        label,
+        count,
+        state.build_url(query=text, view=""),
+        is_selected,
+        _exclude_url(state, query_clauses.build_clause(name, [value])),
+    )
+
+
+def _exclude_url(state: ListState, clause: str) -> str:
+    text = query_clauses.remove_clause(state.query_text, clause)
+    return state.build_url(query=query_clauses.add_clause(text, f"-{clause}"), view="")
 
 
 def _values_without_field(
     project: Project, state: ListState, name: str
 ) -> tuple[list[FacetValue], datetime | None]:
-    text = filter_clauses.remove_field(state.filter, name)
+    text = query_clauses.remove_field(state.query_text, name)
     result = run_store.aggregate(
         project.workspace_id,
         MetricsQuery(
-            query=state.with_filter(text).query(project),
+            query=state.with_query(text).query(project),
             group_by=GroupBy(FACET_FIELDS[name][1], max_groups=FACET_VALUES),
             measures=(),
         ),
     )
-    counts = dict.fromkeys(filter_clauses.selected_values(state.filter, name), 0)
+    counts = dict.fromkeys(query_clauses.selected_values(state.query_text, name), 0)
     counts |= {group: metrics.runs for group, metrics in result.by_group.items() if group}
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     values = [_field_facet(state, name, value, count) for value, count in ordered]
     return values, result.counted_since
 
 
-def _clause_facet(state: ListState, label: str, count: int, clause: str) -> FacetValue:
-    url = state.build_url(filter=filter_clauses.toggle_clause(state.filter, clause), view="")
-    return FacetValue(label, count, url, filter_clauses.has_clause(state.filter, clause))
+def _clause_facet(state: ListState, key: str, label: str, count: int) -> FacetValue:
+    clause = query_clauses.facet_clause(key, label)
+    text = query_clauses.toggle_clause(state.query_text, clause)
+    return FacetValue(
+        label,
+        count,
+        state.build_url(query=text, view=""),
+        query_clauses.has_clause(state.query_text, clause),
+        _exclude_url(state, clause),
+    )

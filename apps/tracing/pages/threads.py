@@ -15,8 +15,8 @@ from apps.trace_store.metrics import Measure
 from apps.tracing import messages
 from apps.tracing.messages import Message
 from apps.tracing.models import Project
-from apps.tracing.pages.filter_clauses import FilterProblem
 from apps.tracing.pages.payload_views import PayloadView, build_turn_payload_view
+from apps.tracing.pages.query_clauses import QueryProblem
 from apps.tracing.pages.run_list import ListState, feedback_chips
 
 TURNS_PER_PAGE = 50
@@ -77,7 +77,7 @@ class ListedThread:
 class ThreadList:
     threads: Sequence[ListedThread] = ()
     total: int = 0
-    problem: FilterProblem | None = None
+    problem: QueryProblem | None = None
 
 
 def load_thread_list(project: Project, state: ListState, page: int) -> ThreadList:

@@ -11,6 +11,8 @@ from apps.trace_store import filters
 from apps.tracing.models import Project, SavedView
 
 FILTER_FIELDS = ("filter_string", "trace_filter_string", "tree_filter_string")
+QUERY_PARAMETERS = ("query", "root", "any", "filter", "trace", "tree")
+"""Keys of `shown` with the queries of the page, from which the filters were made."""
 
 
 def create_view(*, project: Project, **fields: Any) -> SavedView:
@@ -22,8 +24,14 @@ def create_view(*, project: Project, **fields: Any) -> SavedView:
 
 
 def update_view(*, view: SavedView, changes: Mapping[str, Any]) -> SavedView:
-    """Update the given fields and return the view."""
+    """Update the given fields and return the view.
+
+    Filters that change without their queries replace them.
+    """
     _validate_filters(changes)
+    if "shown" not in changes and not changes.keys().isdisjoint(FILTER_FIELDS):
+        shown = {name: view.shown[name] for name in view.shown if name not in QUERY_PARAMETERS}
+        changes = {**changes, "shown": shown}
     for name, value in changes.items():
         setattr(view, name, value)
     if changes:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from typing import Any
 from urllib.parse import urlencode
 
 from django import template
+from django.conf import settings
 from django.urls import reverse
 
 from apps.trace_store import Attachment
+from apps.trace_store.filters import quote
 from apps.tracing.messages import MessagePart, parse_address
-from apps.tracing.pages import filter_clauses
 
 register = template.Library()
 
@@ -21,7 +24,7 @@ def filter_link(name: str, value: str, *, is_root: bool) -> str:
 
     The list shows root runs, or all runs if the value is that of a child run.
     """
-    quoted_name, quoted_value = filter_clauses.quote_value(name), filter_clauses.quote_value(value)
+    quoted_name, quoted_value = quote(name), quote(value)
     text = f"and(eq(metadata_key, {quoted_name}), eq(metadata_value, {quoted_value}))"
     query = {"filter": text, "range": "all"}
     return f"?{urlencode(query if is_root else query | {'show': 'all'})}"
@@ -33,10 +36,21 @@ def as_medium(text: str) -> MessagePart | None:
     return parse_address(text)
 
 
+@register.filter
+def curl_query(where: str, project_id: object) -> str:
+    """Return a request to the API for the runs of a project that match the filter."""
+    body = json.dumps({"session": [str(project_id)], "filter": where}, ensure_ascii=False)
+    url = f"{settings.BASE_URL}/api/v1/runs/query"
+    return (
+        f'curl -s {shlex.quote(url)} -H "x-api-key: $LANGSMITH_API_KEY"'
+        f" -H 'content-type: application/json' -d {shlex.quote(body)}"
+    )
+
+
 @register.simple_tag
 def thread_link(key: str) -> str:
     """Return the query string of the run list filtered by a thread."""
-    text = f"eq(thread_id, {filter_clauses.quote_value(key)})"
+    text = f"eq(thread_id, {quote(key)})"
     return f"?{urlencode({'filter': text, 'range': 'all'})}"
 
 

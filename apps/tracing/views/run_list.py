@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 from uuid import UUID
 
@@ -12,9 +13,8 @@ from django.views.decorators.http import require_GET, require_POST
 
 from apps.organizations.permissions import Permission
 from apps.trace_store import Status, run_store
-from apps.trace_store.errors import FilterError
 from apps.tracing.models import Project, SavedView, ViewType
-from apps.tracing.pages import columns, filter_builder, filter_clauses, run_list, run_list_summary
+from apps.tracing.pages import columns, query_clauses, run_list, run_list_summary
 from apps.tracing.pages.run_list import ListState
 from apps.tracing.services import get_project
 from apps.tracing.views.saved_views import view_query
@@ -34,15 +34,11 @@ def project_detail(request: PageRequest, project_id: UUID) -> HttpResponse:
     if not request.GET and (view := _default_view(project)):
         return redirect(f"{request.path}{view_query(view)}")
     state = ListState.read(request.GET)
-    if "field" in request.GET:
-        text = filter_builder.add_condition(state.filter, request.GET)
-        return redirect(f"{request.path}{state.build_url(filter=text, view='')}")
     context = _list_context(request, project, state)
     if request.htmx:
         return render(request, "tracing/run_list.html#rows", context)
     context |= _page_context(request, project, state)
-    status = 422 if context["list"].problem else 200
-    return render(request, "tracing/run_list.html", context, status=status)
+    return render(request, "tracing/run_list.html", context)
 
 
 @require_POST
@@ -108,10 +104,12 @@ def _page_context(request: PageRequest, project: Project, state: ListState) -> d
     )
     return {
         "tab": state.show or "traces",
-        "language": filter_clauses.filter_suggestions(),
-        "builder_fields": filter_builder.FIELDS.values(),
-        "operator_labels": filter_builder.OPERATOR_LABELS,
+        "language": query_clauses.language(),
         "saved_views": [(view, view_query(view)) for view in saved],
+        "query_views": [
+            {"name": view.display_name, "url": f"{request.path}{view_query(view)}"}
+            for view in saved
+        ],
         "current_view": next((view for view in saved if str(view.pk) == state.view), None),
         "may_write": request.caller.may(Permission.PROJECTS_WRITE),
     }
@@ -153,13 +151,19 @@ def project_facets(request: PageRequest, project_id: UUID) -> HttpResponse:
 
 @require_GET
 @workspace_page(Permission.RUNS_READ)
+def project_hints(request: PageRequest, project_id: UUID) -> HttpResponse:
+    """Render what the list would show without one of its conditions, for a list without runs."""
+    project = get_project(request.caller.workspace_id, project_id)
+    hints = run_list_summary.load_hints(project, ListState.read(request.GET))
+    url = reverse("project-detail", args=[project.workspace_id, project.pk])
+    return render(request, "tracing/query_hints.html", {"hints": hints, "list_url": url})
+
+
+@require_GET
+@workspace_page(Permission.RUNS_READ)
 def project_values(request: PageRequest, project_id: UUID) -> HttpResponse:
-    """Return the values of a field as suggestions for the filter input."""
+    """Return values of a field of the query language, each with a note such as its count."""
     project = get_project(request.caller.workspace_id, project_id)
     state = ListState.read({name: request.GET.get(name, "") for name in _LISTED_RUNS})
-    name, key = request.GET.get("field", ""), request.GET.get("key", "")
-    try:
-        results = run_list_summary.suggest_values(project, state, name, key)
-    except FilterError:
-        results = []
-    return JsonResponse({"values": results})
+    results = run_list_summary.suggest_values(project, state, request.GET.get("field", "")[:200])
+    return JsonResponse({"values": [asdict(result) for result in results]})

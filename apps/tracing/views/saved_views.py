@@ -16,14 +16,17 @@ from django.views.decorators.http import require_POST
 from apps.core import errors
 from apps.core.tenancy import get_or_404
 from apps.organizations.permissions import Permission
+from apps.trace_store.filters import Expression
+from apps.trace_store.filters.formatting import format_filter
 from apps.tracing.models import Project, SavedView
 from apps.tracing.pages import columns
 from apps.tracing.pages.run_list import ListState
 from apps.tracing.services import get_project, saved_views
+from apps.tracing.services.saved_views import QUERY_PARAMETERS
 from apps.web_ui.pages import PageRequest, workspace_page
 
-STORED_PARAMETERS = ("show", "sort", "range", "from", "to", "columns")
-"""Query parameters that a view stores besides its filters."""
+STORED_PARAMETERS = ("show", "sort", "range", "from", "to", "columns", *QUERY_PARAMETERS)
+"""Query parameters that a view stores besides its filters in the API's language."""
 
 
 @require_POST
@@ -65,19 +68,31 @@ def _view_fields(state: ListState) -> dict[str, Any]:
         name: value for name, value in state.parameters.items() if name in STORED_PARAMETERS
     }
     return {
-        "filter_string": state.text,
-        "trace_filter_string": state.trace,
-        "tree_filter_string": state.tree,
+        "filter_string": _filter_text(state.where),
+        "trace_filter_string": _filter_text(state.where_root),
+        "tree_filter_string": _filter_text(state.where_any),
         "shown": parameters,
     }
 
 
+def _filter_text(where: Expression | None) -> str:
+    return "" if where is None else format_filter(where)
+
+
 def view_query(view: SavedView) -> str:
-    """Return the query string of the view."""
-    data = {
+    """Return the query string of the view.
+
+    A query is stored as it was typed, so that `start:2h` stays relative; a view that the API wrote
+    has only filters.
+    """
+    has_queries = any(view.shown.get(name) for name in QUERY_PARAMETERS)
+    filters = {
         "filter": view.filter_string,
         "trace": view.trace_filter_string,
         "tree": view.tree_filter_string,
+    }
+    data = {
+        **({} if has_queries else filters),
         **{name: view.shown.get(name) for name in STORED_PARAMETERS},
         "view": str(view.pk),
     }

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_GET
 from apps.core import errors
 from apps.organizations.permissions import Permission
 from apps.tracing.models import Project
-from apps.tracing.pages import filter_clauses, threads, transcripts
+from apps.tracing.pages import query_clauses, threads, transcripts
 from apps.tracing.pages.run_list import ListState
 from apps.tracing.services import get_project
 from apps.web_ui.pages import PageRequest, workspace_page
@@ -72,9 +72,8 @@ def project_threads(request: PageRequest, project_id: UUID) -> HttpResponse:
         "tab": "threads",
         "state": state,
         "list": result,
-        "language": filter_clauses.filter_suggestions(),
+        "language": query_clauses.language(),
         "page": page,
         "next_page": page + 1 if (page + 1) * threads.THREADS_PER_PAGE < result.total else None,
     }
-    status = 422 if result.problem else 200
-    return render(request, "tracing/thread_list.html", context, status=status)
+    return render(request, "tracing/thread_list.html", context)

@@ -20,6 +20,7 @@ from apps.trace_store import Payload, RunQuery, RunRow, run_store
 from apps.tracing.models import Project
 from apps.tracing.pages import comparison, run_views, traces, transcripts
 from apps.tracing.pages.run_views import RunPageData
+from apps.tracing.pages.trace_alignment import Alignment, Step
 from apps.tracing.pages.transcripts import Transcript
 from apps.tracing.services import get_project
 from apps.tracing.views.feedback import feedback_context
@@ -36,6 +37,8 @@ INLINE_TYPES = (
     "application/pdf",
 )
 """Attachment types that browsers may render; others are downloads."""
+COMPARE_MODES = ("steps", "io", "metadata")
+"""What the comparison of two traces shows; the first is the default."""
 TRANSCRIPT = "transcript"
 MAX_OFFSET_DIGITS = 6
 MAX_CANDIDATES = 30
@@ -74,8 +77,12 @@ def trace_detail(request: PageRequest, project_id: UUID, run_id: UUID) -> HttpRe
     }
     if mode == TRANSCRIPT:
         query = RunQuery(project_ids=[project.pk], trace_id=run.row.trace_id)
-        transcript = transcripts.load_transcript(project.workspace_id, query, rows)
-        context |= transcript_context(transcript, f"{url}/r/{run.row.trace_id}/transcript")
+        show_hidden = "hidden" in request.GET
+        transcript = transcripts.load_transcript(
+            project.workspace_id, query, rows, show_hidden=show_hidden, with_feedback=True
+        )
+        live_url = f"{url}/r/{run.row.trace_id}/transcript"
+        context |= transcript_context(transcript, live_url, show_hidden=show_hidden)
         context["markdown_url"] = f"{url}/r/{run.row.trace_id}/transcript.md"
     return render(request, "tracing/trace.html", context)
 
@@ -94,13 +101,23 @@ def display_mode(request: HttpRequest, row: RunRow, rows: Sequence[RunRow]) -> s
     return TRANSCRIPT if may_show and row.is_root else "tree"
 
 
-def transcript_context(transcript: Transcript | None, url: str) -> dict[str, Any]:
-    """Return what the templates of a page of a transcript need; `url` loads the next pages."""
+def transcript_context(
+    transcript: Transcript | None, url: str, *, show_hidden: bool = False
+) -> dict[str, Any]:
+    """Return what the templates of a page of a transcript need; `url` loads its other pages."""
     if transcript is None:
         return {"transcript": None, "blocks": (), "next_url": ""}
     offset = transcript.next_offset
-    next_url = "" if offset is None else f"{url}?{urlencode({'after': offset})}"
-    return {"transcript": transcript, "blocks": transcript.blocks, "next_url": next_url}
+    hidden = {"hidden": 1} if show_hidden else {}
+    next_url = "" if offset is None else f"{url}?{urlencode({'after': offset} | hidden)}"
+    live_url = f"{url}?{urlencode({'live': 1} | hidden)}" if transcript.is_running else ""
+    return {
+        "transcript": transcript,
+        "blocks": transcript.blocks,
+        "next_url": next_url,
+        "live_url": live_url,
+        "show_hidden": show_hidden,
+    }
 
 
 def parse_offset(request: HttpRequest) -> int:
@@ -114,12 +131,19 @@ def parse_offset(request: HttpRequest) -> int:
 @require_GET
 @workspace_page(Permission.RUNS_READ)
 def trace_transcript(request: PageRequest, project_id: UUID, run_id: UUID) -> HttpResponse:
-    """Render the blocks of a later page of the trace's transcript."""
+    """Render the blocks of a later page of the transcript; with `live`, the list of the first."""
     project = get_project(request.caller.workspace_id, project_id)
-    transcript = _load_transcript(project, run_id, parse_offset(request))
+    show_hidden = "hidden" in request.GET
+    transcript = _load_transcript(
+        project, run_id, parse_offset(request), show_hidden=show_hidden, with_feedback=True
+    )
     url = reverse("project-detail", args=[project.workspace_id, project.pk])
-    context = transcript_context(transcript, f"{url}/r/{run_id}/transcript")
-    return render(request, "tracing/transcript_blocks.html", context | {"run_base": f"{url}/r/"})
+    context = transcript_context(
+        transcript, f"{url}/r/{run_id}/transcript", show_hidden=show_hidden
+    )
+    is_live = "live" in request.GET
+    template = "tracing/transcript.html#messages" if is_live else "tracing/transcript_blocks.html"
+    return render(request, template, context | {"run_base": f"{url}/r/"})
 
 
 @require_GET
@@ -133,10 +157,12 @@ def trace_transcript_markdown(request: PageRequest, project_id: UUID, run_id: UU
     return response
 
 
-def _load_transcript(project: Project, trace_id: UUID, offset: int) -> Transcript:
+def _load_transcript(project: Project, trace_id: UUID, offset: int, **options: bool) -> Transcript:
     rows = run_store.fetch_trace(project.workspace_id, trace_id, project_id=project.pk)
     query = RunQuery(project_ids=[project.pk], trace_id=trace_id)
-    transcript = transcripts.load_transcript(project.workspace_id, query, rows, offset=offset)
+    transcript = transcripts.load_transcript(
+        project.workspace_id, query, rows, offset=offset, **options
+    )
     if transcript is None:
         raise errors.NotFound
     return transcript
@@ -197,18 +223,69 @@ def trace_redirect(request: PageRequest, run_id: UUID) -> HttpResponse:
 @require_GET
 @workspace_page(Permission.RUNS_READ)
 def traces_compare(request: PageRequest, project_id: UUID) -> HttpResponse:
-    """Compare the runs `a` and `b`; without `b`, offer runs to compare with."""
+    """Compare the runs `a` and `b`; without `b`, offer runs to compare with.
+
+    Two traces are compared by steps; `step` is the number of the selected one, `only` hides equal
+    subtrees, and `mode` shows inputs and outputs or metadata of the two runs instead. For htmx,
+    only the selected step.
+    """
     project = get_project(request.caller.workspace_id, project_id)
     first = _load_run(project, request.GET.get("a", ""))
     if first is None:
         raise errors.NotFound
-    second = _load_run(project, request.GET.get("b", ""))
+    second_project, second = _load_second_run(project, request.GET.get("b", ""))
     context: dict[str, Any] = {"project": project, "first": first}
     if second is None:
         context["candidates"] = _find_candidates(project, first.row)
-    else:
-        context["comparison"] = comparison.compare_runs(project, first, second)
+        return render(request, "tracing/compare.html", context)
+    alignment = comparison.align_runs(first, second)
+    mode = request.GET.get("mode", "")
+    if alignment is None or mode not in COMPARE_MODES:
+        mode = "io" if alignment is None else COMPARE_MODES[0]
+    context |= {
+        "second_project": second_project,
+        "comparison": comparison.compare_runs(project, first, second),
+        "alignment": alignment,
+        "mode": mode,
+        "only": "only" in request.GET,
+        "pair_query": urlencode({"a": str(first.row.id), "b": str(second.row.id)}),
+    }
+    if mode == "metadata":
+        context["metadata_diff"] = comparison.compare_metadata(first, second)
+    if alignment is not None and mode == "steps":
+        step = _selected_step(alignment, request.GET.get("step", ""))
+        context["step"] = step
+        if step is not None:
+            context["step_payloads"] = comparison.compare_step(project, second_project, step)
+    if request.htmx and request.htmx.target == "step":
+        return render(request, "tracing/compare_steps.html#step", context)
     return render(request, "tracing/compare.html", context)
+
+
+def _load_second_run(project: Project, run_id: str) -> tuple[Project, RunPageData | None]:
+    """Return the run and its project, which may be another one of the workspace."""
+    if not run_id:
+        return project, None
+    try:
+        result = run_store.get(project.workspace_id, UUID(run_id), payloads=())
+    except ValueError:
+        raise errors.NotFound from None
+    if result is None:
+        raise errors.NotFound
+    if result.row.project_id != project.pk:
+        project = get_project(project.workspace_id, result.row.project_id)
+    return project, _load_run(project, run_id)
+
+
+def _selected_step(alignment: Alignment, text: str) -> Step | None:
+    """Return the step with this number, else the first that differs, else the first."""
+    number = int(text) if text.isdecimal() and len(text) <= MAX_OFFSET_DIGITS else 0
+    steps = alignment.steps
+    if 0 < number <= len(steps):
+        return steps[number - 1]
+    if alignment.first_difference is not None:
+        return alignment.first_difference
+    return steps[0] if steps else None
 
 
 def _load_run(project: Project, run_id: str) -> RunPageData | None:
@@ -219,11 +296,18 @@ def _load_run(project: Project, run_id: str) -> RunPageData | None:
 
 
 def _find_candidates(project: Project, row: RunRow) -> list[RunRow]:
-    """Return the newest other runs: root runs for a root run, else runs of the same type."""
+    """Return other runs: those with the same input first, then those of the same name.
+
+    Root runs for a root run, else runs of the same type; the newest of each first.
+    """
     query = RunQuery(
         project_ids=[project.pk],
         is_root=True if row.is_root else None,
         run_type=None if row.is_root else row.run_type,
     )
     page = run_store.query(project.workspace_id, query, limit=MAX_CANDIDATES)
-    return [detail.row for detail in page.runs if detail.row.id != row.id]
+    rows = [detail.row for detail in page.runs if detail.row.id != row.id]
+    return sorted(
+        rows,
+        key=lambda other: (other.inputs_preview != row.inputs_preview, other.name != row.name),
+    )

@@ -22,7 +22,10 @@ class ShortcutHelp extends HTMLElement {
         if (!field || !isShortcut(event)) return;
         event.preventDefault();
         field.focus();
-        field.select();
+        // A query is edited, so that it is not lost with the first key.
+        if (field.closest("query-bar"))
+          field.setSelectionRange(field.value.length, field.value.length);
+        else field.select();
       },
     });
   }

@@ -2,15 +2,25 @@
  * <trace-transcript data-base="/…/r/">: the keys and the run panel of a transcript, whose content is in the page.
  *
  * J and K move between blocks, the arrows expand and fold, Enter opens the run at the right, E goes to the next run that
- * failed by itself, Y copies the transcript as Markdown, T and W switch to the tree. Opening a run loads its fragment
- * into `#run`; without that panel (a thread) the run's page opens.
+ * failed by itself, Y copies the transcript as Markdown, T and W switch to the tree, `/` finds text, D adds the block's
+ * run to a dataset, C comments on it and the digits score it. Opening a run loads its fragment into `#run`; without that panel (a thread)
+ * the run's page opens. While the trace runs and the end is in view, the list asks for its new state.
  */
 import { insertFragment } from "../lib/fragments.js";
 import { isShortcut } from "../lib/keyboard.js";
 import { saveCookie } from "../lib/preferences.js";
 import { showToast } from "../lib/toast.js";
 
+const LIVE_INTERVAL_MS = 2_000;
+const MAX_MATCHES = 1_000;
+
 class TraceTranscript extends HTMLElement {
+  /** @type {Range[]} */
+  #matches = [];
+  #matchIndex = -1;
+  #hasLaterPages = false;
+  /** @type {ReturnType<typeof setInterval> | undefined} */
+  #liveTimer;
   /** @type {AbortController | undefined} */
   #abortController;
 
@@ -18,6 +28,11 @@ class TraceTranscript extends HTMLElement {
     this.addEventListener("click", this.#handleClick);
     document.addEventListener("keydown", this.#handleKeydown);
     this.#closeButton?.addEventListener("click", this.#closeRun);
+    this.#findField?.addEventListener("input", () => this.#find());
+    this.#findField?.addEventListener("keydown", this.#handleFindKey);
+    this.addEventListener("htmx:beforeSwap", this.#handleSwap);
+    if (this.querySelector("[data-live]"))
+      this.#liveTimer = setInterval(() => this.#refresh(), LIVE_INTERVAL_MS);
     const target =
       this.#blockOf(location.hash.replace(/^#b-/, "")) ??
       this.#blockOf(this.dataset.firstError ?? "");
@@ -28,6 +43,145 @@ class TraceTranscript extends HTMLElement {
     this.removeEventListener("click", this.#handleClick);
     document.removeEventListener("keydown", this.#handleKeydown);
     this.#closeButton?.removeEventListener("click", this.#closeRun);
+    this.removeEventListener("htmx:beforeSwap", this.#handleSwap);
+    clearInterval(this.#liveTimer);
+    CSS.highlights?.delete("transcript-find");
+  }
+
+  get #findField() {
+    return /** @type {HTMLInputElement | null} */ (this.querySelector("[data-find-bar] input"));
+  }
+
+  /** A list with later pages is not replaced by its first one. */
+  #handleSwap = (/** @type {Event} */ event) => {
+    if (/** @type {Element} */ (event.target).closest(".transcript-more"))
+      this.#hasLaterPages = true;
+  };
+
+  /** Ask for the new state of a trace that runs, while its end is in view and the pointer is elsewhere. */
+  #refresh() {
+    const list = this.querySelector("[data-live]");
+    const scroll = this.querySelector(".transcript-scroll");
+    if (!list || !scroll) {
+      clearInterval(this.#liveTimer);
+      this.querySelector("[data-live-note]")?.remove();
+      return;
+    }
+    const distance = scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight;
+    const isIdle = document.hidden || this.#hasLaterPages || list.matches(":hover");
+    if (isIdle || distance > 48) return;
+    list.dispatchEvent(new CustomEvent("live"));
+  }
+
+  #openFind() {
+    const bar = /** @type {HTMLElement | null} */ (this.querySelector("[data-find-bar]"));
+    if (!bar) return;
+    bar.hidden = false;
+    this.#findField?.focus();
+    this.#findField?.select();
+  }
+
+  #closeFind() {
+    const bar = /** @type {HTMLElement | null} */ (this.querySelector("[data-find-bar]"));
+    if (bar) bar.hidden = true;
+    CSS.highlights?.delete("transcript-find");
+    this.#current?.focus({ preventScroll: true });
+  }
+
+  #handleFindKey = (/** @type {KeyboardEvent} */ event) => {
+    if (event.key === "Escape") this.#closeFind();
+    else if (event.key === "Enter") this.#showMatch(event.shiftKey ? -1 : 1);
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  };
+
+  /** Mark every place of the text in the messages, folded ones included. */
+  #find() {
+    const text = this.#findField?.value.toLowerCase() ?? "";
+    this.#matches = [];
+    this.#matchIndex = -1;
+    const list = this.querySelector(".transcript-blocks");
+    if (text && list) {
+      const walker = document.createTreeWalker(list, NodeFilter.SHOW_TEXT);
+      while (walker.nextNode() && this.#matches.length < MAX_MATCHES) {
+        const node = /** @type {Text} */ (walker.currentNode);
+        const content = node.data.toLowerCase();
+        for (
+          let at = content.indexOf(text);
+          at >= 0;
+          at = content.indexOf(text, at + text.length)
+        ) {
+          const range = new Range();
+          range.setStart(node, at);
+          range.setEnd(node, at + text.length);
+          this.#matches.push(range);
+        }
+      }
+    }
+    CSS.highlights?.set("transcript-find", new Highlight(...this.#matches));
+    if (text && this.#matches.length) this.#showMatch(1);
+    else this.#countMatches(text);
+  }
+
+  /** @param {number} step */
+  #showMatch(step) {
+    const count = this.#matches.length;
+    if (!count) return;
+    this.#matchIndex = (this.#matchIndex + step + count) % count;
+    const range = this.#matches[this.#matchIndex];
+    const element = range?.startContainer.parentElement;
+    if (element) this.#show(element, { focus: false });
+    this.#countMatches(this.#findField?.value ?? "");
+  }
+
+  /** @param {string} text */
+  #countMatches(text) {
+    const note = this.querySelector("[data-find-count]");
+    if (!note) return;
+    const total = this.#matches.length;
+    note.textContent = total ? `${this.#matchIndex + 1} of ${total}` : text ? "No match" : "";
+  }
+
+  /**
+   * Load the dialog that adds a run to a dataset.
+   *
+   * @param {string} id
+   */
+  async #addToDataset(id) {
+    const dialog = document.getElementById("dialog");
+    if (!this.dataset.dataset || !dialog) return;
+    const response = await fetch(`${this.dataset.dataset}?run=${id}`, {
+      headers: { "HX-Request": "true", Accept: "text/html" },
+    }).catch(() => null);
+    if (!response?.ok) showToast("The dialog could not be loaded. Try again.", "error");
+    else await insertFragment(dialog, await response.text());
+  }
+
+  /**
+   * Open a run at its feedback, and write a comment or give the score of a digit key.
+   *
+   * @param {string} id
+   * @param {string} key
+   */
+  async #annotate(id, key) {
+    await this.#openRun(id);
+    const panel = this.#panel;
+    /** @type {HTMLElement | null | undefined} */ (
+      panel?.querySelector('[role="tab"][data-tab="feedback"]')
+    )?.click();
+    if (key !== "c") {
+      const selector = ".annotate-key:first-child .segments button";
+      const button = panel?.querySelectorAll(selector)[Number(key) - 1];
+      if (button instanceof HTMLElement) button.click();
+      return;
+    }
+    const field = /** @type {HTMLElement | null | undefined} */ (
+      panel?.querySelector("annotate-form textarea")
+    );
+    const details = field?.closest("details");
+    if (details) details.open = true;
+    field?.focus();
   }
 
   get #panel() {
@@ -83,6 +237,9 @@ class TraceTranscript extends HTMLElement {
       event.preventDefault();
       this.#nextError();
     }
+    if (target.closest("[data-find]")) this.#openFind();
+    const step = /** @type {HTMLElement | null} */ (target.closest("[data-find-step]"));
+    if (step) this.#showMatch(Number(step.dataset.findStep));
     const copy = /** @type {HTMLElement | null} */ (target.closest("[data-copy-markdown]"));
     if (copy) this.#copy(copy.dataset.copyMarkdown ?? "");
     if (!link?.dataset.openRun || event.ctrlKey || event.metaKey || event.shiftKey || event.button)
@@ -101,6 +258,11 @@ class TraceTranscript extends HTMLElement {
     if (event.key === "j" || event.key === "k") {
       if (next) this.#show(next);
     } else if (event.key === "e") this.#nextError();
+    else if (event.key === "/" && this.#findField) this.#openFind();
+    else if (event.key === "d" && current && this.dataset.dataset)
+      this.#addToDataset(current.dataset.run ?? "");
+    else if (current && this.#panel?.hidden && /^[c1-9]$/.test(event.key))
+      this.#annotate(current.dataset.run ?? "", event.key);
     else if (event.key === "Escape" && this.#panel && !this.#panel.hidden) this.#closeRun();
     else if (event.key === "y")
       /** @type {HTMLElement | null} */ (this.querySelector("[data-copy-markdown]"))?.click();

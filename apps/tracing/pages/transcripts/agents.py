@@ -54,12 +54,27 @@ def has_messages(rows: Sequence[RunRow]) -> bool:
     return any(row.is_model_call and not row.is_root for row in rows)
 
 
-def find_agents(rows: Sequence[RunRow]) -> list[Agent]:
-    """Return the agents of the roots of rows in depth-first order, parents before children."""
+def count_hidden(rows: Sequence[RunRow]) -> int:
+    """Return how many runs of a conversation are left out unless they are asked for."""
+    position = {row.id: index for index, row in enumerate(rows)}
+    parents = [position.get(row.parent_run_id, -1) if row.parent_run_id else -1 for row in rows]
+    hidden = _find_hidden(parents, [_agent_metadata(row) for row in rows])
+    return sum(
+        is_hidden and row.run_type in CONTENT_TYPES
+        for is_hidden, row in zip(hidden, rows, strict=True)
+    )
+
+
+def find_agents(rows: Sequence[RunRow], *, show_hidden: bool = False) -> list[Agent]:
+    """Return the agents of the roots of rows in depth-first order, parents before children.
+
+    The runs of middleware, of compaction, and those that their metadata excludes are left out
+    unless `show_hidden`.
+    """
     position = {row.id: index for index, row in enumerate(rows)}
     parents = [position.get(row.parent_run_id, -1) if row.parent_run_id else -1 for row in rows]
     metadata = [_agent_metadata(row) for row in rows]
-    hidden = _find_hidden(parents, metadata)
+    hidden = [False] * len(rows) if show_hidden else _find_hidden(parents, metadata)
     boundaries = _find_boundaries(rows, parents, metadata)
     failed_parents = {
         parents[index] for index, row in enumerate(rows) if row.error_preview is not None

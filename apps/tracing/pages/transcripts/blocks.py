@@ -124,7 +124,10 @@ class CallGroup:
 
 @dataclass(frozen=True)
 class Block:
-    """A part of a transcript: `input`, `turn`, `retrieval`, `tool`, `agent`, `error`, `output`."""
+    """A part of a transcript.
+
+    Its kind is `input`, `turn`, `retrieval`, `tool`, `agent`, `error`, `state` or `output`.
+    """
 
     kind: str
     row: RunRow
@@ -139,6 +142,8 @@ class Block:
     """The lengths of a history that became shorter."""
     calls: Sequence[CallGroup] = ()
     documents: Sequence[Document] = ()
+    state: Sequence[tuple[str, str]] = ()
+    """Keys of the state that changed and hold no messages, with their values as JSON."""
     view: PayloadView | None = None
     """The payload if it has no messages."""
     preview: str = ""
@@ -148,6 +153,9 @@ class Block:
     attempt: int = 1
     wait: timedelta | None = None
     """Time before the block in which no call of the agent ran."""
+
+    feedback: Sequence[tuple[str, str]] = ()
+    """Key and short value of each feedback of the run."""
 
     @property
     def has_error(self) -> bool:
@@ -186,6 +194,8 @@ class TranscriptBuilder:
     duration: timedelta
     shown_ids: frozenset[UUID]
     """The runs of the page; runs of earlier pages only tell which messages were shown."""
+    feedback: Mapping[UUID, Sequence[tuple[str, str]]] = field(default_factory=dict)
+    """Key and short value of the feedback by run."""
     _seen: dict[UUID, Counter[Any]] = field(default_factory=lambda: defaultdict(Counter))
     _lengths: dict[UUID, int] = field(default_factory=dict)
 
@@ -262,7 +272,7 @@ class TranscriptBuilder:
                 block = self._other_block(row, agents_by_tool, path)
             is_shown = row.id in self.shown_ids or inner_agent is not None
             if is_shown and block is not None:
-                blocks.append(block)
+                blocks.append(replace(block, feedback=self.feedback.get(row.id, ())))
         return self._with_waits(_with_attempts(blocks), agent.row)
 
     def _failures(self, agent: Agent) -> list[RunRow]:

@@ -10,13 +10,31 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from apps.trace_store import Payload, RunDetail, RunQuery, RunRow, RunType, filters, run_store
+from apps.core.json import dumps_text
+from apps.feedback.services import score_stats
+from apps.trace_store import (
+    Payload,
+    RunDetail,
+    RunQuery,
+    RunRow,
+    RunType,
+    Status,
+    filters,
+    run_store,
+)
 from apps.tracing.messages import Message, MessagePart
 from apps.tracing.models import Project
 from apps.tracing.pages.payload_views import build_turn_payload_view
+from apps.tracing.pages.run_list import feedback_chips
 from apps.tracing.pages.threads import load_turns
-from apps.tracing.pages.transcripts.agents import CONTENT_TYPES, Agent, find_agents
+from apps.tracing.pages.transcripts.agents import (
+    CONTENT_TYPES,
+    Agent,
+    count_hidden,
+    find_agents,
+)
 from apps.tracing.pages.transcripts.blocks import (
+    MAX_PARSED_BYTES,
     Block,
     TranscriptBuilder,
     build_error,
@@ -28,6 +46,9 @@ RUNS_PER_PAGE = 200
 """The model, tool and retriever runs of one page of a transcript."""
 TURNS_PER_PAGE = 10
 MAX_THREAD_RUNS = 2_000
+MAX_STATE_KEYS = 50
+MAX_STATE_VALUE = 2_000
+"""The characters of a value of the state; the run has them all."""
 _MAX_FAILURES = 20
 _PAYLOADS = (Payload.INPUTS, Payload.OUTPUTS, Payload.ERROR)
 _CLOCK_SKEW = timedelta(hours=1)
@@ -47,6 +68,12 @@ class Transcript:
     next_offset: int | None = None
     first_error: UUID | None = None
     """The deepest run that failed by itself."""
+    hidden_runs: int = 0
+    """The runs of middleware and those that their metadata excludes."""
+
+    @property
+    def is_running(self) -> bool:
+        return self.root.shown_status == Status.PENDING
 
     @property
     def tokens(self) -> int:
@@ -69,14 +96,21 @@ class TurnTranscript:
 
 
 def load_transcript(
-    workspace_id: UUID, query: RunQuery, rows: Sequence[RunRow], *, offset: int = 0
+    workspace_id: UUID,
+    query: RunQuery,
+    rows: Sequence[RunRow],
+    *,
+    offset: int = 0,
+    show_hidden: bool = False,
+    with_feedback: bool = False,
 ) -> Transcript | None:
     """Load the page of a trace that starts at the run number `offset` in order of starts.
 
     `rows` are all runs of the trace, depth first; `query` restricts the read of payloads to what
-    the caller may see. None without rows.
+    the caller may see. `show_hidden` includes the runs of middleware and those that their metadata
+    excludes. None without rows.
     """
-    agents = find_agents(rows)
+    agents = find_agents(rows, show_hidden=show_hidden)
     if not agents:
         return None
     content = _content_runs(agents)
@@ -88,7 +122,22 @@ def load_transcript(
     ids = {row.id for row in [*roots, *page, *earlier, *failures[:_MAX_FAILURES]]}
     details = _read_details(workspace_id, query, ids)
     shown = frozenset(row.id for row in [*page, *failures])
-    return _build(agents, rows, details, shown, is_first=offset == 0, next_offset=next_offset)
+    return _build(
+        agents,
+        rows,
+        details,
+        shown,
+        is_first=offset == 0,
+        next_offset=next_offset,
+        feedback=_load_feedback(workspace_id, ids) if with_feedback else {},
+    )
+
+
+def _load_feedback(
+    workspace_id: UUID, ids: Collection[UUID]
+) -> Mapping[UUID, Sequence[tuple[str, str]]]:
+    scores = score_stats.by_run(workspace_id, list(ids))
+    return {run_id: feedback_chips(stats) for run_id, stats in scores.items()}
 
 
 def load_turn_transcripts(
@@ -164,11 +213,12 @@ def _build(
     is_first: bool,
     next_offset: int | None = None,
     earlier: Counter[Any] | None = None,
+    feedback: Mapping[UUID, Sequence[tuple[str, str]]] | None = None,
 ) -> Transcript:
     root = agents[0]
     begin = min(row.start_time for row in rows)
     duration = max((row.end_time or row.start_time) for row in rows) - begin
-    builder = TranscriptBuilder(details, duration, shown)
+    builder = TranscriptBuilder(details, duration, shown, feedback or {})
     blocks: list[Block] = []
     seen = builder.seen_counts(root)
     if earlier is not None:
@@ -190,6 +240,7 @@ def _build(
         tool_calls=sum(row.run_type == RunType.TOOL for row in rows),
         errors=len(failures),
         next_offset=next_offset,
+        hidden_runs=count_hidden(rows),
         first_error=None if deepest is None else deepest.id,
     )
 
@@ -210,13 +261,36 @@ def _root_blocks(
 
 def _last_blocks(builder: TranscriptBuilder, root: Agent, blocks: Sequence[Block]) -> list[Block]:
     if root.row.error_preview is None:
-        block = _payload_block(builder, root, Payload.OUTPUTS, blocks)
-        return [] if block is None else [block]
+        state = _state_block(builder, root)
+        output = _payload_block(builder, root, Payload.OUTPUTS, blocks)
+        feedback = builder.feedback.get(root.row.id, ())
+        present = [block for block in (state, output) if block is not None]
+        return [*present[:-1], *(replace(block, feedback=feedback) for block in present[-1:])]
     # The error of a run below is in its own block.
     if root.row in root.failures or any(block.has_error for block in blocks):
         return []
     error = build_error(_error_text(builder, root))
     return [Block("error", root.row, title=root.name, error=error)]
+
+
+def _state_block(builder: TranscriptBuilder, root: Agent) -> Block | None:
+    """Return the keys of the root's final state that its input had not, without messages."""
+    detail = builder.details.get(root.row.id)
+    if detail is None:
+        return None
+    sizes = [len(detail.json(payload) or b"") for payload in (Payload.INPUTS, Payload.OUTPUTS)]
+    if max(sizes) > MAX_PARSED_BYTES:
+        return None
+    before, after = detail.value(Payload.INPUTS), detail.value(Payload.OUTPUTS)
+    if not isinstance(after, dict) or "messages" not in after:
+        return None
+    before = before if isinstance(before, dict) else {}
+    changed = [
+        (key, dumps_text(value)[:MAX_STATE_VALUE])
+        for key, value in after.items()
+        if key != "messages" and before.get(key) != value
+    ]
+    return Block("state", root.row, state=changed[:MAX_STATE_KEYS]) if changed else None
 
 
 def _error_text(builder: TranscriptBuilder, root: Agent) -> str:
