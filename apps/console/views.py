@@ -126,8 +126,11 @@ def _sign_in_page(
 
 
 def _safe_redirect_url(request: HttpRequest, url: str) -> str:
-    """Return the URL if it is on this host, else the home page."""
-    is_safe = url_has_allowed_host_and_scheme(
+    """Return the URL if it is on this host, else the home page.
+
+    `redirect` would take a word without a slash for the name of a view.
+    """
+    is_safe = url.startswith(("/", "https://", "http://")) and url_has_allowed_host_and_scheme(
         url, allowed_hosts={request.get_host()}, require_https=request.is_secure()
     )
     return url if is_safe else reverse("home")

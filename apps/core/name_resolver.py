@@ -19,7 +19,7 @@ from apps.core.ssrf import IPAddress
 
 MAX_THREADS = 64
 MAX_THREADS_PER_OWNER = 4
-_Work = tuple[str, "Future[list[IPAddress]]"]
+_Lookup = tuple[str, "Future[list[IPAddress]]"]
 
 
 class NotStarted(Exception):
@@ -36,7 +36,7 @@ class Resolver:
         self._threads_per_owner = threads_per_owner
         self._lock = threading.Lock()
         self._held: Counter[Hashable] = Counter()
-        self._waiting: dict[Hashable, deque[_Work]] = {}
+        self._waiting: dict[Hashable, deque[_Lookup]] = {}
 
     def resolve(self, host: str, seconds: float, owner: Hashable) -> list[IPAddress]:
         """Resolve in the calling thread. Raises `ResolutionFailed` or `NotStarted`."""
@@ -74,7 +74,7 @@ class Resolver:
             # Behind the names of other owners that wait for a thread.
             self._pool.submit(self._work, owner, *following)
 
-    def _take_waiting(self, owner: Hashable) -> _Work | None:
+    def _take_waiting(self, owner: Hashable) -> _Lookup | None:
         """Return a name of the owner whose caller still waits; without one, free the thread."""
         with self._lock:
             waiting = self._waiting.get(owner, ())

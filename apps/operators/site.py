@@ -83,7 +83,9 @@ class OperatorsSite(admin.AdminSite):
         """
         index_url = reverse("admin:index")
         next_url = request.GET.get(REDIRECT_FIELD_NAME, index_url)
-        if not url_has_allowed_host_and_scheme(next_url, allowed_hosts=None):
+        is_safe = url_has_allowed_host_and_scheme(next_url, allowed_hosts=None)
+        # `redirect` would take a word without a slash for the name of a view.
+        if not is_safe or not next_url.startswith("/"):
             next_url = index_url
         if self.has_permission(request):
             return redirect(next_url)

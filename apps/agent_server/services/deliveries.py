@@ -63,7 +63,7 @@ def claim(limit: int, excluded: Collection[UUID] = ()) -> list[ClaimedDelivery]:
     A delivery whose result is not recorded within the lease is due again.
     """
     with connection.cursor() as cursor:
-        params = [list(excluded), list(excluded), limit, LEASE_SECONDS]
+        params: list[Any] = [list(excluded), list(excluded), limit, LEASE_SECONDS]
         cursor.execute(statements.CLAIM, params)
         rows = cursor.fetchall()
     senders: dict[UUID, _Sender | None] = {}

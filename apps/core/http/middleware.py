@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.core.exceptions import PermissionDenied, RequestDataTooBig, SuspiciousOperation
+from django.db import DataError
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponsePermanentRedirect
 from django.http.response import HttpResponseBase
 from django.middleware.common import CommonMiddleware
@@ -26,6 +27,8 @@ from apps.core.request_context import RequestContext, enter, leave
 log = logging.getLogger(__name__)
 Handler = Callable[[HttpRequest], HttpResponse]
 _REQUEST_ID = re.compile(r"[\w.:-]{1,64}")
+# The database driver refuses such text before it sends it; few parameters have their own check.
+_NUL_REFUSED = "cannot contain NUL (0x00) bytes"
 _PERMISSIONS_POLICY = "camera=(), geolocation=(), microphone=(), payment=(), usb=()"
 
 _CANONICAL_PREFIXES = (
@@ -182,6 +185,8 @@ def as_app_error(exception: BaseException) -> errors.AppError | None:
             return errors.TooLarge()
         case SuspiciousOperation():
             return errors.BadRequest()
+        case DataError() if _NUL_REFUSED in str(exception):
+            return errors.BadRequest("The request contains a NUL character.")
     return None
 
 
