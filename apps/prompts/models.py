@@ -157,9 +157,7 @@ class CommitTag(WorkspaceOwned):
 class TagMove(WorkspaceOwned):
     """One change of a tag: it was created, moved to another commit, or deleted."""
 
-    repository = models.ForeignKey(
-        Repository, models.CASCADE, related_name="tag_moves", db_index=False
-    )
+    repository = models.ForeignKey(Repository, models.CASCADE, related_name="tag_moves")
     tag_name = models.CharField(max_length=100)
     from_commit = models.ForeignKey(Commit, models.CASCADE, null=True, related_name="+")
     """Null for a new tag."""
@@ -175,9 +173,12 @@ class TagMove(WorkspaceOwned):
         base_manager_name = "unscoped"
         indexes = [
             models.Index(
-                fields=["repository", "tag_name", "-created_at", "-id"], name="tag_move_of_tag"
+                fields=["workspace", "repository", "tag_name", "-created_at", "-id"],
+                name="tag_move_of_tag",
             ),
-            models.Index(fields=["repository", "-created_at", "-id"], name="tag_move_newest"),
+            models.Index(
+                fields=["workspace", "repository", "-created_at", "-id"], name="tag_move_newest"
+            ),
         ]
 
     def __str__(self) -> str:

@@ -17,10 +17,22 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module")
-def results(live) -> dict[str, scripts.ScriptResult]:
+SIZES = {"SIZE": "4", "REPETITIONS": "2", "CONCURRENCY": "4"}
+LARGE_SIZES = {"SIZE": "200", "REPETITIONS": "4", "CONCURRENCY": "8"}
+
+
+@pytest.fixture(
+    scope="module",
+    params=[SIZES, pytest.param(LARGE_SIZES, marks=pytest.mark.slow)],
+    ids=["small", "large"],
+)
+def results(request, live) -> dict[str, scripts.ScriptResult]:
     return scripts.run_file(
-        "evaluate.mjs", folder=FOLDER, API_URL=live.api_url, API_KEY=live.api_key
+        "evaluate.mjs",
+        folder=FOLDER,
+        API_URL=live.api_url,
+        API_KEY=live.api_key,
+        **request.param,
     )
 
 

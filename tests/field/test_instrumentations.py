@@ -24,11 +24,13 @@ from tests.tracing.stats.populations import process_pending_runs, project_id_of
 pytestmark = pytest.mark.django_db
 
 RECORDED = Path(__file__).parent / "recorded"
-LIBRARIES = sorted(path.stem for path in RECORDED.glob("*.json"))
+WITHOUT_CALLS = {"crewai_openllmetry", "claude_agent_sdk"}
+"""The library sent no spans of its model calls."""
+LIBRARIES = sorted({path.stem for path in RECORDED.glob("*.json")} - WITHOUT_CALLS)
 WITHOUT_INPUTS = {"openllmetry_openai"}
 """The library sent no input messages: it drops them if they have an image and no place for it."""
-WITHOUT_IMAGE = {"google_adk"}
-"""The library sent "<not serializable>" in place of the image."""
+WITHOUT_IMAGE = {"google_adk", "crewai_openinference"}
+"""The library sent "<not serializable>" in place of the image, or the agent takes none."""
 WITHOUT_TOOL_RUN = {"openinference_openai", "openllmetry_openai"}
 """Instrumentations of a model client, which does not run the tools."""
 WITHOUT_DETAILS = {"ai_sdk_5"}
@@ -105,6 +107,36 @@ def test_messages_and_image_of_each_library_are_stored(library, runs):
         inputs = json.dumps(json.loads(call.json(Payload.INPUTS)))
         assert "What is the weather here?" in inputs
         assert ("iVBORw0KGgo" in inputs) == (library not in WITHOUT_IMAGE)
+
+
+def test_tasks_of_crewai_without_spans_of_calls_are_a_tree(exporter, workspace):
+    send(exporter, read_recorded("crewai_openllmetry"), "crewai")
+
+    rows = [run.row for run in read_runs(workspace, "crewai")]
+
+    assert [row.name for row in rows] == [
+        "crewai.workflow", "What is the weather here?.task", "Forecaster.agent"
+    ]  # fmt: skip
+    assert {row.trace_id for row in rows} == {rows[0].id}
+    assert "llm" not in {row.run_type for row in rows}
+    # The counts of the crew are a text, in an attribute of its own.
+    assert {row.total_tokens for row in rows} == {None}
+
+
+def test_tokens_of_a_claude_agent_are_those_of_its_session(exporter, workspace):
+    send(exporter, read_recorded("claude_agent_sdk"), "claude")
+
+    runs = read_runs(workspace, "claude")
+    [agent] = [run for run in runs if run.row.name.endswith("receive_response")]
+    [tool] = [run.row for run in runs if run.row.parent_run_id == agent.row.id]
+    assert (tool.name, tool.run_type) == ("mcp__weather__get_weather", "tool")
+    assert agent.value(Payload.OUTPUTS) is not None
+    # The library sends the sums of its session, with the output tokens of each message's start.
+    usage = agent.row.usage
+    assert (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens) == (160, 2, 162)
+    assert (usage.details or {})["prompt_token_details"] == {"cache_read": 128}
+    assert usage.total_cost == Decimal("0.0001644")
+    assert (agent.row.run_type, agent.row.model) == ("chain", "claude-sonnet-4-5")
 
 
 @pytest.mark.parametrize("library", ["litellm_request_span", "litellm_within_span"])

@@ -12,13 +12,20 @@ const client = new Client({
 process.env.LANGSMITH_TRACING = "true";
 process.env.LANGSMITH_ENDPOINT = process.env.API_URL;
 process.env.LANGSMITH_API_KEY = process.env.API_KEY;
+const SIZE = Number(process.env.SIZE);
+const REPETITIONS = Number(process.env.REPETITIONS);
+const CONCURRENCY = Number(process.env.CONCURRENCY);
+const RUNS = SIZE * REPETITIONS;
 const datasetName = `javascript ${crypto.randomUUID()}`;
 let dataset;
 
-const double = async ({ question }) => ({ answer: question === 3 ? -1 : 2 * question });
+const double = async ({ question }) => ({ answer: question % 4 === 3 ? -1 : 2 * question });
 const triple = async ({ question }) => ({ answer: 3 * question });
 const correct = ({ outputs, referenceOutputs }) => ({
   key: "correct", score: outputs.answer === referenceOutputs.answer,
+});
+const sign = ({ outputs }) => ({
+  key: "sign", value: outputs.answer < 0 ? "negative" : "positive",
 });
 const accuracy = ({ outputs, referenceOutputs }) => ({
   key: "accuracy",
@@ -28,17 +35,18 @@ const accuracy = ({ outputs, referenceOutputs }) => ({
 
 async function run(target, options = {}) {
   const results = await evaluate(target, {
-    data: datasetName, client, evaluators: [correct], summaryEvaluators: [accuracy],
-    maxConcurrency: 4, ...options,
+    data: datasetName, client, evaluators: [correct, sign],
+    summaryEvaluators: [accuracy], maxConcurrency: CONCURRENCY, ...options,
   });
   return results.experimentName;
 }
 
 async function readExperiment(projectName, count) {
   await client.awaitPendingTraceBatches();
-  for (let tries = 0; tries < 100; tries += 1) {
+  for (let tries = 0; tries < 300; tries += 1) {
     const project = await client.readProject({ projectName, includeStats: true });
-    if (project.feedback_stats?.correct?.n === count) return project;
+    const { correct: first, sign: second } = project.feedback_stats ?? {};
+    if (first?.n === count && second?.n === count) return project;
     await new Promise((resolve) => { setTimeout(resolve, 200); });
   }
   throw new Error(`${projectName} has not ${count} scores`);
@@ -46,7 +54,7 @@ async function readExperiment(projectName, count) {
 
 before(async () => {
   dataset = await client.createDataset(datasetName);
-  const numbers = [0, 1, 2, 3];
+  const numbers = Array.from({ length: SIZE }, (_, number) => number);
   await client.createExamples({
     datasetId: dataset.id,
     inputs: numbers.map((question) => ({ question })),
@@ -55,18 +63,21 @@ before(async () => {
 });
 
 test("an experiment has the scores of its runs and a summary", async () => {
-  const name = await run(double, { numRepetitions: 2 });
+  const name = await run(double, { numRepetitions: REPETITIONS });
 
-  const project = await readExperiment(name, 8);
+  const project = await readExperiment(name, RUNS);
   assert.equal(project.reference_dataset_id, dataset.id);
-  assert.equal(project.run_count, 8);
+  assert.equal(project.run_count, RUNS);
   assert.equal(project.feedback_stats.correct.avg, 0.75);
+  assert.deepEqual(project.feedback_stats.sign.values, {
+    negative: RUNS / 4, positive: 3 * RUNS / 4,
+  });
   assert.equal(project.session_feedback_stats.accuracy.avg, 0.75);
 });
 
 test("two experiments are compared", async () => {
   const names = [await run(double), await run(triple)];
-  for (const name of names) await readExperiment(name, 4);
+  for (const name of names) await readExperiment(name, SIZE);
 
   const compared = await evaluateComparative(names, {
     client,
@@ -79,11 +90,11 @@ test("two experiments are compared", async () => {
     })],
   });
 
-  assert.equal(compared.results.length, 4);
+  assert.equal(compared.results.length, SIZE);
   const response = await fetch(`${process.env.API_URL}/datasets/${dataset.id}/comparative`, {
     headers: { "X-Api-Key": process.env.API_KEY },
   });
   const [comparison] = await response.json();
   assert.deepEqual(comparison.experiments_info.map(({ name }) => name), names);
-  assert.equal(comparison.feedback_stats.larger.n, 8);
+  assert.equal(comparison.feedback_stats.larger.n, 2 * SIZE);
 });

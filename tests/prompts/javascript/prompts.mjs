@@ -41,6 +41,25 @@ test("a chat prompt is pushed, pulled, tagged and pinned", async () => {
   assert.equal(commits[0].parent_commit_hash, first.commit_hash);
 });
 
+test("a bound model is pulled only on request", async () => {
+  const prompt = `${name}-model`;
+  created.add(prompt);
+  const model = {
+    lc: 1, type: "constructor", id: ["langchain", "chat_models", "openai", "ChatOpenAI"],
+    kwargs: { model: "gpt-4o", openai_api_key: { lc: 1, type: "secret", id: ["OPENAI_API_KEY"] } },
+  };
+  const chain = {
+    lc: 1, type: "constructor", id: ["langchain_core", "runnables", "RunnableSequence"],
+    kwargs: { first: JSON.parse(JSON.stringify(chat)), last: model },
+  };
+  await client.pushPrompt(prompt, { object: chain });
+
+  const reduced = await client.pullPromptCommit(prompt);
+  assert.deepEqual(reduced.manifest, chain.kwargs.first);
+  const whole = await client.pullPromptCommit(prompt, { includeModel: true });
+  assert.deepEqual(whole.manifest.kwargs, chain.kwargs);
+});
+
 test("a stale parent and equal content are conflicts", async () => {
   const prompt = `${name}-conflict`;
   created.add(prompt);
