@@ -89,6 +89,8 @@ def _edit(request: PageRequest, rule: AlertRule | None) -> HttpResponse:
             return redirect("alert-detail", workspace_id, saved[0].pk)
     elif form.is_bound and save_form(form, lambda: rules.validate_rule(form.build_rule())):
         card = pages.load_preview(form.build_rule(), "Value")
+    elif rule is not None and not form.is_bound:
+        card = pages.load_preview(rule, "Value")
     context = {"form": form, "rule": rule, "card": card}
     return form_page(request, "alerts/alert_form.html", context, form)
 

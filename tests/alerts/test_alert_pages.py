@@ -92,7 +92,9 @@ def test_alert_is_previewed_created_and_edited(page, url, workspace, project):
         2.0,
         1440,
     )
-    assert 'value="2.0"' in read(page.get(f"{url}/{rule.pk}/edit"))
+    edit = read(page.get(f"{url}/{rule.pk}/edit"))
+    assert 'value="2.0"' in edit
+    assert "Would not have fired" in edit
 
 
 @pytest.mark.parametrize(
