@@ -160,22 +160,23 @@ def trace_snippets(caller: Caller) -> list[Snippet]:
     ]
 
 
+# Each step is one line, which the page and the coding agent wrap as they need.
 _PROMPT = """\
-Add tracing to this repository. The tracing server speaks the LangSmith protocol.
+Add tracing to this repository. The tracing server speaks the LangSmith protocol. \
 Read {base}/llms.txt first.
 
-1. Put LANGSMITH_TRACING=true, LANGSMITH_ENDPOINT={base}/api/v1, LANGSMITH_API_KEY={key} and
-   LANGSMITH_PROJECT={project} into the local environment file that this repository already uses;
-   make sure that Git ignores it; do not print the key.
-2. LangChain and LangGraph need no code. For OpenAI or Anthropic clients use wrap_openai or
-   wrap_anthropic; decorate the entry point with @traceable; set metadata thread_id to the
-   conversation's id and ls_agent_type to root on the agent's outermost run. JavaScript: the same
-   names in the `langsmith` package. Existing OpenTelemetry: set the exporter's address to
-   {base}/otel and the header x-api-key.
+1. Put LANGSMITH_TRACING=true, LANGSMITH_ENDPOINT={base}/api/v1, LANGSMITH_API_KEY={key} and \
+LANGSMITH_PROJECT={project} into the local environment file that this repository already uses; \
+make sure that Git ignores it; do not print the key.
+2. LangChain and LangGraph need no code. For OpenAI or Anthropic clients use wrap_openai or \
+wrap_anthropic; decorate the entry point with @traceable; set metadata thread_id to the \
+conversation's id and ls_agent_type to root on the agent's outermost run. JavaScript: the same \
+names in the `langsmith` package. Existing OpenTelemetry: set the exporter's address to \
+{base}/otel and the header x-api-key.
 3. Run the program or its tests once.
-4. Check: curl -s -H "x-api-key: {key}" "{base}/api/v1/sessions?name={project}&include_stats=true"
-   must show run_count above 0. If it does not, read {base}/docs/troubleshooting.md, correct,
-   repeat.
+4. Check: curl -s -G -H "x-api-key: {key}" --data-urlencode "name={project}" \
+-d include_stats=true {base}/api/v1/sessions must show run_count above 0. If it does not, read \
+{base}/docs/troubleshooting.md, correct, repeat.
 5. Finish with one line: the link {page}?q={project} and what you changed."""
 
 _PYTHON = """\

@@ -66,7 +66,8 @@ def test_snippets_have_the_real_address_project_and_sample_agent(page, address, 
 
     assert f"LANGSMITH_ENDPOINT={settings.BASE_URL}/api/v1" in text
     assert 'export LANGSMITH_PROJECT="my agent"' in text
-    assert f"Read {settings.BASE_URL}/llms.txt first." in text
+    assert f"Read {settings.BASE_URL}/llms.txt first.\n\n1. Put LANGSMITH_TRACING=true" in text
+    assert '--data-urlencode "name=my agent"' in text
     assert f"/agents/{agent.slug}/runs/stream" in text
     assert "X-Api-Key: <your key>" in text
     assert "LANGSMITH_RUNS_ENDPOINTS='[" in text

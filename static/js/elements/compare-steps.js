@@ -8,7 +8,12 @@ class CompareSteps extends HTMLElement {
   connectedCallback() {
     document.addEventListener("keydown", this.#handleKeydown);
     this.addEventListener("click", this.#handleClick);
-    this.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest" });
+    // Only within the list, so that the page stays at its head.
+    const list = this.querySelector("ol");
+    const current = /** @type {HTMLElement | null} */ (this.querySelector("[aria-current]"));
+    if (list && current)
+      list.scrollTop +=
+        current.getBoundingClientRect().bottom - list.getBoundingClientRect().bottom;
   }
 
   disconnectedCallback() {
