@@ -19,6 +19,7 @@ from django.db.backends.postgresql.creation import DatabaseCreation
 
 from apps.core.instance import BASE_DIR, find_postgres_program
 from tests.file_lock import hold_lock
+from tests.gate.phases import NAME as PHASE
 
 NAME = "test_slipway_template"
 CREATION_SECONDS = 150
@@ -35,7 +36,11 @@ def copy_on_setup(folder: Path, cache: Path) -> None:
         if os.fstat(lock).st_size == 0:
             _create(cache)
             os.write(lock, b"created")
-    connection.settings_dict["TEST"]["TEMPLATE"] = NAME
+    test_settings = connection.settings_dict["TEST"]
+    test_settings["TEMPLATE"] = NAME
+    # The same names of workers exist in each phase, and phases run side by side.
+    if test_settings["NAME"] is not None and PHASE in os.environ:
+        test_settings["NAME"] += f"_{os.environ[PHASE]}"
     # The copy is complete: the command `migrate` would only compare all models with it.
     connection.creation.create_test_db = _copy  # type: ignore[method-assign]
 
