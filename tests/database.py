@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -145,12 +146,25 @@ def empty_tables(_case: object = None) -> None:
         try:
             with transaction.atomic():
                 _delete_rows()
-        except (IntegrityError, OperationalError):
+        except Exception as error:
+            _deletion.session = 0  # the function was rolled back as well
             # A thread of the test wrote meanwhile.
-            if attempt == 2:
+            is_concurrent = isinstance(error, IntegrityError | OperationalError)
+            if attempt == 2 or not is_concurrent:
                 raise
         else:
             return
+
+
+@dataclass
+class _Deletion:
+    """The function that deletes all rows: its session, whose plans it keeps, and its tables."""
+
+    session: int = 0
+    tables: tuple[str, ...] = ()
+
+
+_deletion = _Deletion()
 
 
 def _delete_rows() -> None:
@@ -158,15 +172,21 @@ def _delete_rows() -> None:
         # The audit log is append-only for everyone else. Foreign keys are checked at the commit.
         cursor.execute("SET LOCAL slipway.audit = 'retention'")
         cursor.execute(
-            "SELECT oid::regclass::text FROM pg_class WHERE relkind IN ('r', 'p')"
+            "SELECT pg_backend_pid(), array_agg(oid::regclass::text ORDER BY oid) FROM pg_class"
+            " WHERE relkind IN ('r', 'p')"
             " AND NOT relispartition AND relnamespace = 'public'::regnamespace"
             " AND relname NOT IN ('django_migrations', 'django_content_type')"
         )
-        tables = [table for (table,) in cursor.fetchall()]
-        cursor.execute(
-            " UNION ALL ".join(
-                f"SELECT '{table}' WHERE EXISTS (SELECT FROM {table})" for table in tables
+        session, tables = cursor.fetchone()
+        wanted = _Deletion(session, tuple(tables))
+        if wanted != _deletion:
+            statements = (
+                f"IF EXISTS (SELECT FROM {table}) THEN DELETE FROM {table}; END IF;"
+                for table in tables
             )
-        )
-        for (table,) in cursor.fetchall():
-            cursor.execute(f"DELETE FROM {table}")
+            cursor.execute(
+                "CREATE OR REPLACE FUNCTION pg_temp.empty_tables() RETURNS void LANGUAGE plpgsql"
+                f" AS $$ BEGIN {' '.join(statements)} END $$"
+            )
+            _deletion.session, _deletion.tables = wanted.session, wanted.tables
+        cursor.execute("SELECT pg_temp.empty_tables()")
