@@ -1,7 +1,8 @@
 """The databases of the tests: one migrated template, which each worker of pytest-xdist copies.
 
-Migrating costs 12 s of CPU. A dump of the result is kept in pytest's cache for as long as the
-migrations, the packages and the day are the same (migrations create the partitions of the day).
+Migrating costs 12 s of CPU. A dump of the result is kept for as long as the migrations, the
+packages and the day are the same (migrations create the partitions of the day): in TEST_CACHE_DIR,
+which `.ci/run` gives all checkouts of a machine, or in pytest's cache.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ from tests.gate.phases import NAME as PHASE
 NAME = "test_slipway_template"
 CREATION_SECONDS = 150
 # Code that migrations call.
-PARTITIONS = BASE_DIR / "apps" / "trace_store" / "postgres" / "partitions.py"
+CALLED = (
+    *("apps/trace_store/postgres/partitions.py", "apps/core/ids.py"),
+    *("apps/core/vectors.py", "apps/core/verbatim_json.py"),
+)
 
 
 def copy_on_setup(folder: Path, cache: Path) -> None:
@@ -90,7 +94,8 @@ def _migrate() -> None:
 def _fingerprint() -> str:
     digest = sha256(datetime.now(UTC).date().isoformat().encode())
     migrations = sorted(BASE_DIR.glob("apps/*/migrations/*.py"))
-    for path in (BASE_DIR / "requirements.lock", PARTITIONS, *migrations):
+    called = (BASE_DIR / path for path in ("requirements.lock", *CALLED))
+    for path in (*called, *migrations):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:20]
 
