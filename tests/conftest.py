@@ -36,6 +36,7 @@ LINES_OF_LOG = 25
 KILLABLE = {
     "EGRESS_NETWORKS": recorder_module.NETWORK,
     "ALLOW_PRIVATE_ADDRESSES": "true",  # webhook receivers are on this machine
+    "SAMPLE_AGENT": "false",
     "WARM_GRAPH_HOSTS": "0",
     "AGENT_RUNS_PER_WORKER": "10",  # 8 of an organization, 7 of a deployment
     "MAX_QUEUED_RUNS_PER_DEPLOYMENT": "15",
