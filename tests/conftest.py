@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
@@ -31,6 +31,9 @@ from tests.live import Live
 from tests.starvation import trial as trial_module
 from tests.starvation.trial import Trial
 from tests.starvation.victim import Victim
+
+if TYPE_CHECKING:
+    from apps.organizations.models import Workspace
 
 LINES_OF_LOG = 25
 KILLABLE = {
@@ -159,6 +162,14 @@ def django_db_modify_db_settings(
     cache = os.environ.get("TEST_CACHE_DIR") or request.config.cache.mkdir("migrated_database")
     with django_db_blocker.unblock():
         database.copy_on_setup(Path(os.environ[run_folder.FOLDER]), Path(cache))
+
+
+@pytest.fixture
+def workspace(db: None) -> Workspace:
+    """An empty workspace of an organization of its own."""
+    from tests.factories.organizations import WorkspaceFactory
+
+    return WorkspaceFactory()
 
 
 @pytest.fixture
