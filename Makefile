@@ -14,7 +14,7 @@ NPM := PATH="$(CURDIR)/$(BIN):$$PATH" npm
 # Paths of tests; empty for all, in phases (tests/gate).
 TESTS ?=
 PHASES ?= unit,engine,live,serial
-# Tests wait for other processes: three workers keep two cores busy.
+# Of a phase that runs alone. Tests wait for other processes: three workers keep two cores busy.
 WORKERS ?= 3
 
 .DEFAULT_GOAL := help

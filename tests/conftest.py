@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
@@ -32,10 +32,14 @@ from tests.starvation import trial as trial_module
 from tests.starvation.trial import Trial
 from tests.starvation.victim import Victim
 
+if TYPE_CHECKING:
+    from apps.organizations.models import Workspace
+
 LINES_OF_LOG = 25
 KILLABLE = {
     "EGRESS_NETWORKS": recorder_module.NETWORK,
     "ALLOW_PRIVATE_ADDRESSES": "true",  # webhook receivers are on this machine
+    "SAMPLE_AGENT": "false",
     "WARM_GRAPH_HOSTS": "0",
     "AGENT_RUNS_PER_WORKER": "10",  # 8 of an organization, 7 of a deployment
     "MAX_QUEUED_RUNS_PER_DEPLOYMENT": "15",
@@ -154,11 +158,18 @@ def django_db_modify_db_settings(
     django_db_blocker: DjangoDbBlocker,
 ) -> None:
     """Let each worker of pytest-xdist copy one migrated database instead of migrating its own."""
-    cache = request.config.cache
-    assert cache is not None
+    assert request.config.cache is not None
+    cache = os.environ.get("TEST_CACHE_DIR") or request.config.cache.mkdir("migrated_database")
     with django_db_blocker.unblock():
-        folder = Path(os.environ[run_folder.FOLDER])
-        database.copy_on_setup(folder, cache.mkdir("migrated_database"))
+        database.copy_on_setup(Path(os.environ[run_folder.FOLDER]), Path(cache))
+
+
+@pytest.fixture
+def workspace(db: None) -> Workspace:
+    """An empty workspace of an organization of its own."""
+    from tests.factories.organizations import WorkspaceFactory
+
+    return WorkspaceFactory()
 
 
 @pytest.fixture

@@ -1,13 +1,15 @@
 """The databases of the tests: one migrated template, which each worker of pytest-xdist copies.
 
-Migrating costs 12 s of CPU. A dump of the result is kept in pytest's cache for as long as the
-migrations, the packages and the day are the same (migrations create the partitions of the day).
+Migrating costs 12 s of CPU. A dump of the result is kept for as long as the migrations, the
+packages and the day are the same (migrations create the partitions of the day): in TEST_CACHE_DIR,
+which `.ci/run` gives all checkouts of a machine, or in pytest's cache.
 """
 
 from __future__ import annotations
 
 import os
 import subprocess
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -19,11 +21,15 @@ from django.db.backends.postgresql.creation import DatabaseCreation
 
 from apps.core.instance import BASE_DIR, find_postgres_program
 from tests.file_lock import hold_lock
+from tests.gate.phases import NAME as PHASE
 
 NAME = "test_slipway_template"
 CREATION_SECONDS = 150
 # Code that migrations call.
-PARTITIONS = BASE_DIR / "apps" / "trace_store" / "postgres" / "partitions.py"
+CALLED = (
+    *("apps/trace_store/postgres/partitions.py", "apps/core/ids.py"),
+    *("apps/core/vectors.py", "apps/core/verbatim_json.py"),
+)
 
 
 def copy_on_setup(folder: Path, cache: Path) -> None:
@@ -35,7 +41,11 @@ def copy_on_setup(folder: Path, cache: Path) -> None:
         if os.fstat(lock).st_size == 0:
             _create(cache)
             os.write(lock, b"created")
-    connection.settings_dict["TEST"]["TEMPLATE"] = NAME
+    test_settings = connection.settings_dict["TEST"]
+    test_settings["TEMPLATE"] = NAME
+    # The same names of workers exist in each phase, and phases run side by side.
+    if test_settings["NAME"] is not None and PHASE in os.environ:
+        test_settings["NAME"] += f"_{os.environ[PHASE]}"
     # The copy is complete: the command `migrate` would only compare all models with it.
     connection.creation.create_test_db = _copy  # type: ignore[method-assign]
 
@@ -84,7 +94,8 @@ def _migrate() -> None:
 def _fingerprint() -> str:
     digest = sha256(datetime.now(UTC).date().isoformat().encode())
     migrations = sorted(BASE_DIR.glob("apps/*/migrations/*.py"))
-    for path in (BASE_DIR / "requirements.lock", PARTITIONS, *migrations):
+    called = (BASE_DIR / path for path in ("requirements.lock", *CALLED))
+    for path in (*called, *migrations):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:20]
 
@@ -140,12 +151,25 @@ def empty_tables(_case: object = None) -> None:
         try:
             with transaction.atomic():
                 _delete_rows()
-        except (IntegrityError, OperationalError):
+        except Exception as error:
+            _deletion.session = 0  # the function was rolled back as well
             # A thread of the test wrote meanwhile.
-            if attempt == 2:
+            is_concurrent = isinstance(error, IntegrityError | OperationalError)
+            if attempt == 2 or not is_concurrent:
                 raise
         else:
             return
+
+
+@dataclass
+class _Deletion:
+    """The function that deletes all rows: its session, whose plans it keeps, and its tables."""
+
+    session: int = 0
+    tables: tuple[str, ...] = ()
+
+
+_deletion = _Deletion()
 
 
 def _delete_rows() -> None:
@@ -153,15 +177,21 @@ def _delete_rows() -> None:
         # The audit log is append-only for everyone else. Foreign keys are checked at the commit.
         cursor.execute("SET LOCAL slipway.audit = 'retention'")
         cursor.execute(
-            "SELECT oid::regclass::text FROM pg_class WHERE relkind IN ('r', 'p')"
+            "SELECT pg_backend_pid(), array_agg(oid::regclass::text ORDER BY oid) FROM pg_class"
+            " WHERE relkind IN ('r', 'p')"
             " AND NOT relispartition AND relnamespace = 'public'::regnamespace"
             " AND relname NOT IN ('django_migrations', 'django_content_type')"
         )
-        tables = [table for (table,) in cursor.fetchall()]
-        cursor.execute(
-            " UNION ALL ".join(
-                f"SELECT '{table}' WHERE EXISTS (SELECT FROM {table})" for table in tables
+        session, tables = cursor.fetchone()
+        wanted = _Deletion(session, tuple(tables))
+        if wanted != _deletion:
+            statements = (
+                f"IF EXISTS (SELECT FROM {table}) THEN DELETE FROM {table}; END IF;"
+                for table in tables
             )
-        )
-        for (table,) in cursor.fetchall():
-            cursor.execute(f"DELETE FROM {table}")
+            cursor.execute(
+                "CREATE OR REPLACE FUNCTION pg_temp.empty_tables() RETURNS void LANGUAGE plpgsql"
+                f" AS $$ BEGIN {' '.join(statements)} END $$"
+            )
+            _deletion.session, _deletion.tables = wanted.session, wanted.tables
+        cursor.execute("SELECT pg_temp.empty_tables()")

@@ -16,7 +16,7 @@ import pytest
 
 from apps.core.instance import Instance
 from tests import live
-from tests.gate import run_folder
+from tests.gate import phases, run_folder
 from tests.gate.run_folder import FOLDER
 from tests.installation import Installation
 
@@ -64,11 +64,14 @@ def _configure(instance: Instance) -> None:
 
 
 def _own_redis_database(url: str) -> str:
-    """Return the URL of a Redis database for this worker of pytest-xdist (gw0, gw1, ...)."""
+    """Return the URL of a Redis database for this worker (gw0, gw1, ...) of this phase."""
     worker = os.environ.get("PYTEST_XDIST_WORKER", "")
     if not worker:
         return url
-    number = int(worker.removeprefix("gw")) % 14 + 1
+    names = [phase.name for phase in phases.PHASES]
+    phase = os.environ.get(phases.NAME)
+    first = 4 * names.index(phase) if phase in names else 0
+    number = (first + int(worker.removeprefix("gw"))) % 14 + 1
     parts = urlsplit(url)
     if parts.scheme == "unix":
         # `geturl` would drop the empty host, which redis-py requires.
@@ -84,9 +87,11 @@ if _is_main_process:
     run_folder.create()
     if "DATABASE_URL" not in os.environ:
         _own = _start_services()
-    os.environ["DATA_DIR"] = str(Path(os.environ[FOLDER], "platform"))
-    # Whitenoise warns of a missing folder, and here warnings are errors.
-    Path(os.environ["DATA_DIR"], "static").mkdir(parents=True)
+# Phases that run side by side have folders of their own: one of them collects static files.
+_data_folder = Path(os.environ[FOLDER], f"platform-{os.environ.get(phases.NAME, 'all')}")
+# Whitenoise warns of a missing folder, and here warnings are errors.
+(_data_folder / "static").mkdir(parents=True, exist_ok=True)
+os.environ["DATA_DIR"] = str(_data_folder)
 os.environ["REDIS_URL"] = _own_redis_database(os.environ["REDIS_URL"])
 # A test run exceeds the rate limits of its address and keys; tests of limits turn them on.
 os.environ.setdefault("RATE_LIMIT_FACTOR", "0")

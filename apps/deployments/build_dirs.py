@@ -3,6 +3,7 @@
     DATA_DIR/revisions/<revision>/<attempt>/source    the repository
     DATA_DIR/revisions/<revision>/<attempt>/venv      its environment
     DATA_DIR/package-cache/<organization number>      uv's cache, shared by an organization's builds
+    DATA_DIR/package-cache/<number>/compiled          modules of Python that its builds compiled
 
 Each attempt has its own folder, so that a builder that lost its lease cannot change the files of
 its successor. If the platform runs as root, an unprivileged user per organization owns them.

@@ -153,12 +153,13 @@ class InstanceLifecycle:
 
     async def _welcome(self, fleet: Fleet, facts: dict[str, str]) -> None:
         """Print the addresses; on the first start, deploy the sample agent before that."""
-        is_first = not self._sample_mark.exists()
+        deploys = self.env.sample_agent
+        is_first = deploys and not self._sample_mark.exists()
         if is_first:
             self.terminal.step(f"Deploying the sample agent (progress at {self.env.base_url})")
             await self._deploy_sample(fleet, facts)
         self.terminal.block(welcome.build_summary(self.env, facts, self.terminal.seconds))
-        if not is_first:
+        if deploys and not is_first:
             await self._deploy_sample(fleet, facts)
 
     @property

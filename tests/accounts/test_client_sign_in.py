@@ -25,11 +25,6 @@ CLI = "langsmith-cli"
 
 
 @pytest.fixture
-def workspace() -> Workspace:
-    return WorkspaceFactory()
-
-
-@pytest.fixture
 def user(workspace) -> User:
     return add_user(workspace, "editor")
 

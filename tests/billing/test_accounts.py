@@ -16,7 +16,6 @@ from tests.factories.organizations import (
     MembershipFactory,
     OrganizationFactory,
     UserFactory,
-    WorkspaceFactory,
 )
 
 pytestmark = pytest.mark.django_db
@@ -28,11 +27,6 @@ DETAILS = {
     "country": "de",
     "tax_id": "DE123",
 }
-
-
-@pytest.fixture
-def workspace():
-    return WorkspaceFactory()
 
 
 @pytest.fixture

@@ -6,14 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from apps.organizations.models import Workspace
 from tests.deployments.repositories import Repository
-from tests.factories.organizations import WorkspaceFactory
-
-
-@pytest.fixture
-def workspace(db) -> Workspace:
-    return WorkspaceFactory()
 
 
 @pytest.fixture

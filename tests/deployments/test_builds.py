@@ -65,8 +65,19 @@ def revision_folder(revision):
     return RevisionDir.for_attempt(revision.pk, revision.attempt, ORGANIZATION_NUMBER).folder
 
 
-def test_agent_is_built_activated_kept_after_a_failure_and_redeployed(deployment, repository):
+@pytest.mark.django_db(transaction=True)
+def test_agent_is_built_activated_kept_after_a_failure_and_redeployed(
+    deployment, repository, monkeypatch
+):
     commit = repository.commit(WORKING, "Shout at people")
+    logs_at_activation = []
+    activate = progress.activate
+
+    def record_then_activate(revision):
+        activate(revision)
+        transaction.on_commit(lambda: logs_at_activation.append(read_log(revision)))
+
+    monkeypatch.setattr(progress, "activate", record_then_activate)
 
     first = build_revision(deployment)
 
@@ -84,9 +95,12 @@ def test_agent_is_built_activated_kept_after_a_failure_and_redeployed(deployment
     assert graph.graph_id == "shout"
     assert list(graph.schemas["input_schema"]["properties"]) == ["text"]
     assert [node["id"] for node in graph.drawing["nodes"]] == ["__start__", "shout", "__end__"]
+    compiled = {path.parent.parent.name for path in revision_folder(first).rglob("*.pyc")}
+    assert {"source", "langgraph"} <= compiled
     deployment.refresh_from_db()
     assert (deployment.status, deployment.active_revision_id) == ("READY", first.pk)
-    assert "Deployed: revision" in read_log(first)
+    # Status and last line are stored together.
+    assert logs_at_activation[0].splitlines()[-1] == f"Deployed: revision {first.number} is active."
 
     # A broken commit fails, and the first revision continues to serve.
     repository.commit({**WORKING, "langgraph.json": "{"})
@@ -112,27 +126,6 @@ def test_agent_is_built_activated_kept_after_a_failure_and_redeployed(deployment
     assert redeploy_messages[0] == "==> Starting the agent"
     assert redeployed_at < first.started_at < first.finished_at
     assert first.shown_status == "DEPLOYED"
-
-
-@pytest.mark.django_db(transaction=True)
-def test_status_and_last_line_of_a_deployed_revision_are_stored_together(
-    deployment, repository, monkeypatch
-):
-    repository.commit(WORKING)
-    logs_at_activation = []
-    activate = progress.activate
-
-    def record_then_activate(revision):
-        activate(revision)
-        transaction.on_commit(lambda: logs_at_activation.append(read_log(revision)))
-
-    monkeypatch.setattr(progress, "activate", record_then_activate)
-
-    revision = build_revision(deployment)
-
-    assert logs_at_activation[0].splitlines()[-1] == (
-        f"Deployed: revision {revision.number} is active."
-    )
 
 
 def test_flat_library_of_a_monorepo_is_importable_by_its_folder_name(deployment, repository):

@@ -1,8 +1,9 @@
 """`make test`: run the tests in phases, each with a deadline, and state what failed.
 
-A phase in which a test process died is repeated once as a whole; the closing lines say so. At a
-deadline the stacks of all test processes, the last log lines of the platforms and the sessions
-of PostgreSQL are printed.
+Phases run side by side in lanes, so that tests that wait leave the CPU to tests that compute. A
+phase in which a test process died is repeated once as a whole; the closing lines say so. At a
+deadline the stacks of all test processes, the last log lines of the platforms and the sessions of
+PostgreSQL are printed.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import sys
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,12 +33,13 @@ from tests import live, services
 from tests.contract import deployment
 from tests.gate import run_folder
 from tests.gate.check import Check
-from tests.gate.phases import PHASES, SELECTED, Phase
+from tests.gate.phases import LANES, NAME, PHASES, SELECTED, Phase
 from tests.gate.plugin import REPORT
 
 ENDS_AT = "GATE_ENDS_AT"
 """The environment variable with the Unix time at which the gate gives up."""
 LIMIT_MINUTES = 55
+POLL_SECONDS = 0.5
 STACKS_SECONDS = 5
 STOP_SECONDS = 60
 LOG_LINES = 40
@@ -95,43 +96,69 @@ class Gate:
         self._ends_at = self._started_at + ends_at - time.time()
         self._folder = Path(os.environ[run_folder.FOLDER])
         self._collected = self._folder / "phases.json"
-        self._process: subprocess.Popen[str] | None = None
+        self._is_collector_done = threading.Event()
+        self._lock = threading.Lock()
         self._results: list[Result] = []
         self._interrupted: str | None = None
         self._check = Check(self._folder) if options.check else None
+        if options.paths:
+            self._lanes: list[list[Phase]] = [[SELECTED]]
+        else:
+            chosen = options.phases
+            lanes = [[phase for phase in lane if phase.name in chosen] for lane in LANES]
+            self._lanes = [lane for lane in lanes if lane]
         signal.signal(signal.SIGINT, self._interrupt)
         signal.signal(signal.SIGTERM, self._interrupt)
 
     def run(self) -> int:
-        """Run the phases and print the closing lines; return the exit code."""
-        for phase, arguments in self._plan():
+        """Run the lanes and print the closing lines; return the exit code."""
+        if any(phase.needs_live for lane in self._lanes for phase in lane):
+            self._start_live_platform()
+        threads = [
+            threading.Thread(target=self._run_lane, args=(lane,), name=f"lane {lane[0].name}")
+            for lane in self._lanes
+        ]
+        for thread in threads:
+            thread.start()
+        while any(thread.is_alive() for thread in threads):
+            if self._check is not None and self._check.is_red:
+                self._interrupted = self._interrupted or "make check is red"
+            time.sleep(POLL_SECONDS)
+        return self._close()
+
+    def _run_lane(self, lane: list[Phase]) -> None:
+        for phase in lane:
+            arguments = self._arguments(phase)
             if self._interrupted:
                 break
-            self._run_with_repetition(phase, arguments)
+            if arguments:
+                self._run_with_repetition(phase, arguments)
+            if phase is self._collector:
+                self._is_collector_done.set()
             size = run_folder.read_size_gb(self._folder)
             if size > run_folder.MAX_GB:
                 self._interrupted = (
                     f"the tests hold {size:.0f} GB of disk, {run_folder.MAX_GB} are allowed"
                 )
-        return self._close()
 
-    def _plan(self) -> Iterator[tuple[Phase, list[str]]]:
-        """Yield each phase with pytest's arguments."""
-        if self._options.paths:
-            yield SELECTED, self._options.paths
-            return
-        chosen = [phase for phase in PHASES if phase.name in self._options.phases]
-        for index, phase in enumerate(chosen):
-            # One phase ahead, so that its first tests need not wait for a minute.
-            if any(near.needs_live for near in chosen[index : index + 2]):
-                self._start_live_platform()
-            if index == 0:
-                # It collects all tests, and so finds those of the other phases.
-                yield phase, [f"--phase={phase.name}", f"--phases-to={self._collected}", "tests"]
-            elif tests := self._tests.get(phase.name):
-                # Only the files of the phase, as importing all of them takes each process 10 s.
-                files = sorted({test.partition("::")[0] for test in tests})
-                yield phase, [f"--phase={phase.name}", *files]
+    @property
+    def _collector(self) -> Phase:
+        """The phase that collects all tests, and so finds those of the other phases."""
+        return self._lanes[0][0]
+
+    def _arguments(self, phase: Phase) -> list[str]:
+        """Return pytest's arguments, once the tests of the phase are known; empty without any."""
+        if phase is SELECTED:
+            paths: list[str] = self._options.paths
+            return paths
+        if phase is self._collector:
+            return [f"--phase={phase.name}", f"--phases-to={self._collected}", "tests"]
+        while not self._collected.exists() and not self._is_collector_done.wait(POLL_SECONDS):
+            if self._interrupted:
+                return []
+        # Only the files of the phase, as importing all of them takes each process 10 s.
+        files = sorted({test.partition("::")[0] for test in self._tests.get(phase.name, ())})
+        return [f"--phase={phase.name}", *files] if files else []
 
     @property
     def _tests(self) -> dict[str, list[str]]:
@@ -159,8 +186,9 @@ class Gate:
 
     def _run_pytest(self, phase: Phase, arguments: list[str]) -> Result:
         result = Result(phase)
-        number = len(self._results)
-        self._results.append(result)
+        with self._lock:
+            number = len(self._results)
+            self._results.append(result)
         report = self._folder / f"report-{number}.jsonl"
         command = [
             sys.executable, "-m", "pytest", "-m", self._options.marks, "--maxfail=30",
@@ -168,24 +196,26 @@ class Gate:
             *arguments,
         ]  # fmt: skip
         if phase.is_parallel:
-            command += ["--numprocesses", self._options.workers, "--dist", "loadgroup"]
+            workers = phase.workers if len(self._lanes) > 1 else self._options.workers
+            command += ["--numprocesses", str(workers), "--dist", "loadgroup"]
             # pytest-xdist 3.8 loses tests after it has replaced a process.
             command += ["--max-worker-restart=0"]
         print(f"\n=== {phase.name} ===", flush=True)
         began = time.monotonic()
-        self._process = subprocess.Popen(
-            command, cwd=BASE_DIR, env={**os.environ, REPORT: str(report)}, text=True,
+        environment = {**os.environ, REPORT: str(report), NAME: phase.name}
+        process = subprocess.Popen(
+            command, cwd=BASE_DIR, env=environment, text=True,
             errors="replace", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
-        output = Output(self._process)
+        output = Output(process, phase.name if len(self._lanes) > 1 else "")
         deadline = min(began + phase.limit_minutes * 60, self._ends_at)
         try:
-            result.exit_code = self._wait(deadline)
+            result.exit_code = self._wait(process, deadline)
         except subprocess.TimeoutExpired:
             minutes = (time.monotonic() - began) / 60
             result.stops.append(f"the deadline: it had not ended after {minutes:.0f} min")
-            result.exit_code = self._end_hanging(result)
+            result.exit_code = self._end_hanging(process)
         output.join()
         result.seconds = time.monotonic() - began
         _read_report(report, result)
@@ -201,49 +231,36 @@ class Gate:
             result.stops.append("the paths contain no test")
         return result
 
-    def _wait(self, deadline: float) -> int:
+    def _wait(self, process: subprocess.Popen[str], deadline: float) -> int:
         """Wait for pytest; an interrupt ends the wait like a deadline."""
-        assert self._process is not None
         while True:
-            if self._check is not None and self._check.is_red:
-                self._interrupted = self._interrupted or "make check is red"
             if self._interrupted or time.monotonic() >= deadline:
-                raise subprocess.TimeoutExpired(self._process.args, 0)
+                raise subprocess.TimeoutExpired(process.args, 0)
             with suppress(subprocess.TimeoutExpired):
-                return self._process.wait(1)
+                return process.wait(POLL_SECONDS)
 
-    def _end_hanging(self, result: Result) -> int:
+    def _end_hanging(self, process: subprocess.Popen[str]) -> int:
         """Print what every process does, let pytest print what it knows, then kill it."""
-        assert self._process is not None
-        tree = self._list_test_processes()
-        for process in tree:
+        tree = _list_test_processes(process)
+        for one in tree:
             with suppress(psutil.Error):
-                process.send_signal(signal.SIGUSR1)
+                one.send_signal(signal.SIGUSR1)
         time.sleep(STACKS_SECONDS)
-        print_diagnosis(self._folder)
+        with self._lock:
+            print_diagnosis(self._folder)
         with suppress(ProcessLookupError):
-            self._process.send_signal(signal.SIGINT)
+            process.send_signal(signal.SIGINT)
         try:
-            code = self._process.wait(STOP_SECONDS)
+            code = process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
             code = 1
-        for process in [*tree, *self._list_test_processes()]:
+        for one in [*tree, *_list_test_processes(process)]:
             with suppress(psutil.Error):
-                process.kill()
+                one.kill()
         with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait(STOP_SECONDS)
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait(STOP_SECONDS)
         return code or 1
-
-    def _list_test_processes(self) -> list[psutil.Process]:
-        """pytest and its workers; programs that tests started have no handler of the signal."""
-        assert self._process is not None
-        processes = []
-        with suppress(psutil.Error):
-            main = psutil.Process(self._process.pid)
-            candidates = [main, *main.children()]
-            processes = [one for one in candidates if _is_test_process(one)]
-        return processes
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         self._interrupted = f"interrupted by {signal.Signals(number).name}"
@@ -255,7 +272,12 @@ class Gate:
             _print_result(result)
         # A phase that was repeated counts by its second execution.
         final = list({result.phase.name: result for result in self._results}.values())
-        is_green = not self._interrupted and all(result.is_green for result in final)
+        planned = [phase.name for lane in self._lanes for phase in lane]
+        missing = sorted(set(planned) - {result.phase.name for result in final})
+        for name in missing:
+            print(f"{name}: did not run")
+        is_green = not self._interrupted and not missing
+        is_green = is_green and all(result.is_green for result in final)
         if self._check is not None:
             is_checked = self._check.wait()
             is_green = is_green and is_checked
@@ -285,9 +307,10 @@ def count(outcome: str, results: list[Result]) -> int:
 
 
 class Output:
-    """Passes on what pytest prints, and keeps the end of it."""
+    """Passes on what pytest prints, each line after the name of its phase, and keeps the end."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: subprocess.Popen[str], name: str) -> None:
+        self._prefix = f"{name + ':':8}" if name else ""
         self._lines: deque[str] = deque(maxlen=5000)
         self._stream = process.stdout
         self._thread = threading.Thread(target=self._copy, daemon=True)
@@ -296,7 +319,7 @@ class Output:
     def _copy(self) -> None:
         assert self._stream is not None
         for line in self._stream:
-            sys.stdout.write(line)
+            sys.stdout.write(self._prefix + line)
             sys.stdout.flush()
             self._lines.append(line.rstrip("\n"))
 
@@ -317,6 +340,14 @@ class Output:
             elif block:
                 block.append(line)
         return dump[:DUMP_LINES]
+
+
+def _list_test_processes(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    """pytest and its workers; programs that tests started have no handler of the signal."""
+    with suppress(psutil.Error):
+        main = psutil.Process(process.pid)
+        return [one for one in (main, *main.children()) if _is_test_process(one)]
+    return []
 
 
 def _is_test_process(process: psutil.Process) -> bool:
@@ -392,7 +423,7 @@ def main() -> int:
         "--fast", action="store_true", help="leave out tests with hundreds of generated inputs"
     )
     parser.add_argument("--check", action="store_true", help="run `make check` as well")
-    parser.add_argument("--workers", default="3", help="processes of a parallel phase")
+    parser.add_argument("--workers", default="3", help="processes of a phase that runs alone")
     parser.add_argument("--order", default="20261122", help="the seed of the tests' order")
     options = parser.parse_args()
     options.phases = options.phases.split(",")

@@ -11,20 +11,29 @@ import pytest
 class Phase:
     name: str
     limit_minutes: int
+    workers: int
+    """Its processes where other phases run beside it."""
     is_parallel: bool = True
     needs_live: bool = False
 
 
-UNIT = Phase("unit", 25)
-ENGINE = Phase("engine", 20)
-# With the browser, whose tests alone leave a core idle.
-LIVE = Phase("live", 30, needs_live=True)
-# Tests that kill processes of a platform or exhaust the machine: nothing runs beside them.
-SERIAL = Phase("serial", 20, is_parallel=False)
-SELECTED = Phase("selected", 60)
+UNIT = Phase("unit", 35, workers=2)
+ENGINE = Phase("engine", 35, workers=3)
+LIVE = Phase("live", 40, workers=3, needs_live=True)
+# Tests that kill processes of one platform of their own, one after the other.
+SERIAL = Phase("serial", 25, workers=1, is_parallel=False)
+SELECTED = Phase("selected", 60, workers=3)
 """All tests of the paths that a caller named, in one phase."""
 
 PHASES = (UNIT, ENGINE, LIVE, SERIAL)
+LANES = ((UNIT,), (ENGINE, SERIAL), (LIVE,))
+"""Phases that run one after the other; lanes run side by side.
+
+Unit tests need the CPU, the others wait for other processes half of their time.
+"""
+
+NAME = "SLIPWAY_TEST_PHASE"
+"""The environment variable with the phase of a test process."""
 
 
 def find_phase(item: pytest.Item) -> Phase:

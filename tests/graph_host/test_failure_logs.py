@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from uuid import uuid4
+
+from tests.installation import wait_until
 
 AGENT = """
 import asyncio
 import os
 import threading
 import time
+from pathlib import Path
 from langgraph.graph import START, StateGraph
 from typing_extensions import TypedDict
 
@@ -34,8 +36,8 @@ async def block(state: State) -> State:
 released = threading.Event()
 
 async def hold(state: State) -> State:
-    assert released.wait(60)
-    return {}
+    Path(state["word"]).touch()
+    return {"word": f"released: {released.wait(state['seconds'])}"}
 
 async def release(state: State) -> State:
     released.set()
@@ -120,33 +122,32 @@ def test_code_that_blocks_the_event_loop_is_named_once(host):
     assert f"WARNING: blocking code in agent.py, line {line}, in block: " in warnings[0]
 
 
-def run_both(host, *, isolated: str, first: str, second: str) -> dict[int, dict]:
-    """Run both graphs at once on one host; return the ends of run 1 and run 2 in their order."""
-    variables = {"BG_JOB_ISOLATED_LOOPS": isolated}
+def hold_and_release(host, tmp_path, *, isolated: str, seconds: float) -> dict[int, dict]:
+    """Run 1 blocks its loop until run 2 runs, or for those seconds; return the ends of both."""
+    variables, held = {"BG_JOB_ISOLATED_LOOPS": isolated}, tmp_path / "held"
     agent_host = host({"agent.py": AGENT}, graphs=GRAPHS, env=variables)
-    for key, graph_id, seconds in ((1, first, 2.0), (2, second, 0.1)):
-        agent_host.start_run(key, graph_id, {"input": {"seconds": seconds}})
+    agent_host.start_run(1, "holding", {"input": {"seconds": seconds, "word": str(held)}})
+    wait_until(held.exists, "the first run")
+    agent_host.start_run(2, "releasing", {"input": {}})
     ends = {}
     for _ in range(2):
         _, key, _, done = agent_host.next("done")
         ends[key] = done
+    assert [done["status"] for done in ends.values()] == ["success", "success"]
     return ends
 
 
-def test_blocking_code_stalls_only_its_own_run_with_isolated_loops(host):
-    # The first run blocks its loop until the second one runs.
-    ends = run_both(host, isolated="true", first="holding", second="releasing")
+def test_blocking_code_stalls_only_its_own_run_with_isolated_loops(host, tmp_path):
+    ends = hold_and_release(host, tmp_path, isolated="true", seconds=60)
 
-    assert [done["status"] for done in ends.values()] == ["success", "success"]
+    assert b'"word":"released: True"' in ends[1]["values"]
     assert b'"word":"run_' in ends[2]["values"]
 
 
-def test_blocking_code_stalls_other_runs_without_isolated_loops(host):
-    started_at = time.monotonic()
+def test_blocking_code_stalls_other_runs_without_isolated_loops(host, tmp_path):
+    ends = hold_and_release(host, tmp_path, isolated="false", seconds=2)
 
-    ends = run_both(host, isolated="false", first="blocking", second="waiting")
-
-    assert time.monotonic() - started_at > 2
+    assert b'"word":"released: False"' in ends[1]["values"]
     assert b'"word":"MainThread"' in ends[2]["values"]
 
 

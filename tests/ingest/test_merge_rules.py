@@ -382,10 +382,10 @@ def walking_api(api, workspace):
 
 def test_every_sequence_of_operations_reads_back_as_the_model(walking_api):
     # In walk 5160 a request moves a run away from its stored position and back again.
-    check_walks(walking_api, [*range(40), 5160])
+    check_walks(walking_api, [*range(20), 5160])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(40, 1000, 80))  # each within the deadline of a test
+@pytest.mark.parametrize("first", range(20, 1000, 70))  # each within the deadline of a test
 def test_many_sequences_of_operations_read_back_as_the_model(walking_api, first):
-    check_walks(walking_api, range(first, first + 80))
+    check_walks(walking_api, range(first, first + 70))

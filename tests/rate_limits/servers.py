@@ -31,7 +31,12 @@ class Server:
     port: int
     clock: Clock
     redis_url: str
-    processes: list[psutil.Process]
+    first: psutil.Process
+    """The process that forks the others."""
+
+    @property
+    def processes(self) -> list[psutil.Process]:
+        return [self.first, *self.first.children()]
 
     def connect(self, address: str = "127.0.0.1") -> HTTPConnection:
         """Connect from one of the loopback addresses."""
@@ -63,46 +68,41 @@ def run_server(
     listener.set_inheritable(True)
     command = [sys.executable, "-m", "tests.rate_limits.clocked_web", "--fd"]
     with (folder / f"web-{region}.log").open("wb") as log:
-        started = [
-            subprocess.Popen(
-                [*command, str(listener.fileno())],
-                cwd=BASE_DIR,
-                env=environment,
-                pass_fds=[listener.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
-            for _ in range(processes)
-        ]
-    web_server = Server(
-        listener.getsockname()[1],
-        clock,
-        redis_url,
-        [psutil.Process(process.pid) for process in started],
-    )
+        first = subprocess.Popen(
+            [*command, str(listener.fileno())],
+            cwd=BASE_DIR,
+            env=environment,
+            pass_fds=[listener.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+    web_server = Server(listener.getsockname()[1], clock, redis_url, psutil.Process(first.pid))
     try:
-        wait_until(lambda: _all_serve(started, web_server), f"the web of {region}")
+        wait_until(lambda: _all_serve(first, processes, web_server), f"the web of {region}")
         yield web_server
     finally:
+        started = web_server.processes
         for process in started:
             process.terminate()
-        for process in started:
-            process.wait(120)
+        first.wait(120)
+        psutil.wait_procs(started, timeout=120)
         listener.close()
 
 
-def _all_serve(started: list[subprocess.Popen[bytes]], web_server: Server) -> bool:
+def _all_serve(first: subprocess.Popen[bytes], processes: int, web_server: Server) -> bool:
     """Whether each process accepts connections from the socket."""
-    assert all(process.poll() is None for process in started), "a web process ended"
-    connections = [web_server.connect() for _ in range(4 * len(started))]
+    assert first.poll() is None, "a web process ended"
+    if len(web_server.processes) < processes:
+        return False
+    connections = [web_server.connect() for _ in range(4 * processes)]
     try:
         for process in connections:
             process.timeout = 2
             process.request("GET", "/healthz")
             if process.getresponse().read() != b'{"ok":true}':
                 return False
-        return len(list_serving_pids(web_server)) == len(started)
+        return len(list_serving_pids(web_server)) == processes
     except (OSError, HTTPException):
         return False
     finally:

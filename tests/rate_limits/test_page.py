@@ -32,11 +32,6 @@ def clock():
 
 
 @pytest.fixture
-def workspace():
-    return WorkspaceFactory()
-
-
-@pytest.fixture
 def owner(client, workspace):
     membership = MembershipFactory(organization=workspace.organization, role="owner")
     client.force_login(membership.user)

@@ -153,19 +153,23 @@ def list_pids(process) -> str:
 
 
 def test_sockets_of_the_platform_are_unreachable(folders):
-    path = folders.services / "postgres"
+    # Paths of sockets have at most 107 bytes, the temporary folder may have more.
+    folder = os.open(folders.services, os.O_PATH | os.O_DIRECTORY)
     with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(path))
+        server.bind(f"/proc/self/fd/{folder}/postgres")
+        os.close(folder)
         server.listen()
         result = folders.run(
             """
-            import socket, sys
-            socket.socket(socket.AF_UNIX).connect(sys.argv[1])
+            import os, socket, sys
+            folder = os.open(sys.argv[1], os.O_PATH | os.O_DIRECTORY)
+            socket.socket(socket.AF_UNIX).connect(f"/proc/self/fd/{folder}/postgres")
             """,
-            path,
+            folders.services,
         )
 
-    assert result.output.endswith("FileNotFoundError: [Errno 2] No such file or directory")
+    error = result.output.splitlines()[-1]
+    assert error.startswith("FileNotFoundError: [Errno 2] No such file or directory"), error
 
 
 @pytest.mark.skipif(syscalls.get_landlock_version() < 6, reason="needs Landlock 6 (Linux 6.12)")

@@ -24,11 +24,6 @@ def create(workspace: Workspace, name: str) -> Deployment:
     )
 
 
-@pytest.fixture
-def workspace() -> Workspace:
-    return WorkspaceFactory()
-
-
 def test_deployments_of_an_organization_are_limited(workspace: Workspace, settings: Any) -> None:
     settings.MAX_DEPLOYMENTS = 2
     sibling = WorkspaceFactory(organization=workspace.organization)

@@ -8,11 +8,13 @@ import threading
 
 import httpx
 import pytest
+import redis
 from django.core.cache import cache
 from django.core.checks import run_checks
 from django.test import Client
 from django.utils import timezone
 
+from apps.core.instance import Instance
 from apps.organizations.models import User
 from config.env import Env
 from tests.installation import Installation
@@ -89,6 +91,7 @@ def public(tmp_path_factory, mail_server):
         tmp_path_factory.mktemp("public") / "data",
         PUBLIC_URL=PUBLIC_URL,
         EMAIL_URL=mail_server.url,
+        SAMPLE_AGENT="false",
         WARM_GRAPH_HOSTS="0",
     )
     installation.start()
@@ -107,6 +110,12 @@ User.objects.create_user(
 """
 
 
+def clear_cache(installation: Installation) -> None:
+    """Delete the counts of mails, as `cache.clear()` does."""
+    with redis.Redis.from_url(Instance(installation.data_dir).redis_url) as client:
+        client.flushdb()
+
+
 def origins_of_links(text: str) -> list[str]:
     return re.findall(r"https?://[^/\s]+", text)
 
@@ -122,7 +131,7 @@ def test_no_forged_host_gets_into_a_link_of_a_mail(public, mail_server):
             body = {"email": "ada@example.com", "csrfmiddlewaretoken": token}
             response = browser.post("/account/password/reset", data=body)
             statuses[name] = response.status_code, len(mail_server.mails) - before
-        public.manage("shell", "-c", "from django.core.cache import cache; cache.clear()")
+        clear_cache(public)
 
     assert statuses == {
         "Host": (400, 0),
@@ -155,6 +164,24 @@ def test_other_hosts_are_refused_and_probes_are_answered(public):
     assert refused == dict.fromkeys(PAGES, 400)
     assert 400 not in answered
     assert error["code"] == "bad_request"
+
+
+@pytest.mark.integration
+def test_an_installation_without_the_sample_agent_deploys_none(public):
+    public.wait_until_output_contains("Slipway is ready")
+    key = public.bootstrap()["api_key"]
+
+    response = httpx.get(
+        f"{public.url}/v2/deployments",
+        headers={
+            "Host": f"127.0.0.1:{public.port}",
+            "X-Api-Key": key,
+        },
+        timeout=60,
+    )
+
+    assert (response.status_code, response.json()["resources"]) == (200, [])
+    assert "sample" not in public.read_output()
 
 
 @pytest.mark.integration

@@ -162,11 +162,6 @@ def test_impersonating_operator_cannot_grant_lasting_access_on_a_live_platform(b
     assert invited.json() == []
 
 
-@pytest.fixture
-def workspace():
-    return WorkspaceFactory()
-
-
 def member_with(workspace, organization_permissions, workspace_permissions=None):
     """A member with custom roles of these permissions; returns their organization caller."""
     organization = workspace.organization

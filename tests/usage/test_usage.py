@@ -28,11 +28,6 @@ def _clear_cache():
     quotas.clear_cache()
 
 
-@pytest.fixture
-def workspace():
-    return WorkspaceFactory()
-
-
 def send_runs(client, workspace, *runs, scopes=("ingest",)):
     return client.post(
         "/runs/batch",

@@ -18,6 +18,7 @@ from apps.deployments.sandbox import usage
 # The graph host imports these besides the standard library; LangGraph's own server has the same
 # minimum.
 GRAPH_HOST_REQUIREMENTS = ("langgraph>=0.4.10", "msgpack")
+_COMPILER = Path(__file__).with_name("compile_program.py")
 _PACKAGING_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
 
 
@@ -56,15 +57,11 @@ def create_venv(context: BuildContext, project: ProjectConfig) -> None:
                 )
     with context.step("Compiling"):
         # Hosts mount both folders read-only, so a start cannot store compiled modules.
-        compiler = [str(context.directory.python), "-P", "-m", "compileall", "-q", "-j", "0"]
-        targets = [str(context.directory.source)]
-        if project.installer == "pip":
-            targets.append(str(context.directory.venv))
+        compiler = [str(context.directory.python), "-I", str(_COMPILER)]
+        cache = package_cache(context.organization_number) / "compiled"
+        folders = [str(context.directory.source), str(context.directory.venv)]
         sandbox_run.run_command(
-            context,
-            policy,
-            [*compiler, "-x", r"/(\.git|node_modules)/", *targets],
-            show=_show_nothing,
+            context, policy, [*compiler, str(cache), *folders], show=_show_nothing
         )
     remove_tree(_configuration(context))
 
@@ -99,7 +96,6 @@ def _venv_policy(
         "PIP_PROGRESS_BAR": "off",
         "PYTHONUNBUFFERED": "1",
         "UV_CACHE_DIR": str(package_cache(context.organization_number)),
-        "UV_COMPILE_BYTECODE": "1",
         # Cache and environment are separate mounts, so hard links are impossible.
         "UV_LINK_MODE": "copy",
         "UV_NO_PROGRESS": "1",
@@ -112,7 +108,7 @@ def _venv_policy(
         context,
         cwd=directory.source / project.folder,
         env=env,
-        read_only=[uv, *config.read_only, *([configuration] if config.files else [])],
+        read_only=[uv, _COMPILER, *config.read_only, *([configuration] if config.files else [])],
         writable=[directory.source, directory.venv, package_cache(context.organization_number)],
         python=interpreter,
         # The existing cache does not count towards this build.

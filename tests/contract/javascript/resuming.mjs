@@ -124,6 +124,8 @@ function unreliableClient(bytes) {
           const { done, value } = left > 0 ? await reader.read() : { done: true };
           if (done) {
             await firstEvent;
+            // Without it the connection stays open until the server's time limit, and so does this process.
+            await reader.cancel();
             return controller.error(new TypeError("network error"));
           }
           controller.enqueue(value.subarray(0, left));

@@ -6,7 +6,7 @@ import difflib
 import json
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
@@ -188,18 +188,25 @@ class RequestCounts:
         return f"{len(self.by_route)} routes, {sum(self.by_route.values())} requests"
 
 
-def table_digests(workspace: Workspace) -> dict[str, str]:
-    """Return a digest of the workspace's rows for each table."""
-    tables = {model._meta.db_table for model in _owned_models(WorkspaceOwned)}
-    tables |= {"trace_store_run", "trace_store_run_payload"}
+def table_digests(workspace: Workspace, tables: Collection[str] | None = None) -> dict[str, str]:
+    """Return a digest of the workspace's rows for each table, or for those of the tables."""
+    owned = _owned_tables()
+    names = owned if tables is None else owned.intersection(tables)
+    if not names:
+        return {}
     each = (
         f"SELECT '{table}', md5(coalesce(string_agg(r::text, E'\\n' ORDER BY r::text), ''))"
         f" FROM {table} r WHERE workspace_id = %(workspace)s"
-        for table in sorted(tables)
+        for table in sorted(names)
     )
     with connection.cursor() as cursor:
         cursor.execute(" UNION ALL ".join(each), {"workspace": workspace.pk})
         return dict(cursor.fetchall())
+
+
+def _owned_tables() -> set[str]:
+    tables = {model._meta.db_table for model in _owned_models(WorkspaceOwned)}
+    return tables | {"trace_store_run", "trace_store_run_payload"}
 
 
 def _owned_models(base: type[WorkspaceOwned]) -> Iterator[type[WorkspaceOwned]]:
