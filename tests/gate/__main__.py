@@ -1,9 +1,9 @@
 """`make test`: run the tests in phases, each with a deadline, and state what failed.
 
-Phases run side by side in lanes, so that tests that wait leave the CPU to tests that compute. A
-phase in which a test process died is repeated once as a whole; the closing lines say so. At a
-deadline the stacks of all test processes, the last log lines of the platforms and the sessions of
-PostgreSQL are printed.
+Phases run side by side, so that tests that wait leave the CPU to tests that compute; those that
+exhaust the machine run alone. A phase in which a test process died is repeated once as a whole; the
+closing lines say so. At a deadline the stacks of all test processes, the last log lines of the
+platforms and the sessions of PostgreSQL are printed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tests import live, services
 from tests.contract import deployment
 from tests.gate import run_folder
 from tests.gate.check import Check
-from tests.gate.phases import LANES, NAME, PHASES, SELECTED, Phase
+from tests.gate.phases import NAME, PHASES, SELECTED, STEPS, Phase
 from tests.gate.plugin import REPORT
 
 ENDS_AT = "GATE_ENDS_AT"
@@ -102,49 +102,50 @@ class Gate:
         self._interrupted: str | None = None
         self._check = Check(self._folder) if options.check else None
         if options.paths:
-            self._lanes: list[list[Phase]] = [[SELECTED]]
+            self._steps: list[list[Phase]] = [[SELECTED]]
         else:
             chosen = options.phases
-            lanes = [[phase for phase in lane if phase.name in chosen] for lane in LANES]
-            self._lanes = [lane for lane in lanes if lane]
+            steps = [[phase for phase in step if phase.name in chosen] for step in STEPS]
+            self._steps = [step for step in steps if step]
         signal.signal(signal.SIGINT, self._interrupt)
         signal.signal(signal.SIGTERM, self._interrupt)
 
     def run(self) -> int:
-        """Run the lanes and print the closing lines; return the exit code."""
-        if any(phase.needs_live for lane in self._lanes for phase in lane):
+        """Run the phases and print the closing lines; return the exit code."""
+        if any(phase.needs_live for step in self._steps for phase in step):
             self._start_live_platform()
-        threads = [
-            threading.Thread(target=self._run_lane, args=(lane,), name=f"lane {lane[0].name}")
-            for lane in self._lanes
-        ]
-        for thread in threads:
-            thread.start()
-        while any(thread.is_alive() for thread in threads):
-            if self._check is not None and self._check.is_red:
-                self._interrupted = self._interrupted or "make check is red"
-            time.sleep(POLL_SECONDS)
+        for step in self._steps:
+            threads = [
+                threading.Thread(
+                    target=self._run_phase, args=(phase,), kwargs={"is_shared": len(step) > 1}
+                )
+                for phase in step
+            ]
+            for thread in threads:
+                thread.start()
+            while any(thread.is_alive() for thread in threads):
+                if self._check is not None and self._check.is_red:
+                    self._interrupted = self._interrupted or "make check is red"
+                time.sleep(POLL_SECONDS)
         return self._close()
 
-    def _run_lane(self, lane: list[Phase]) -> None:
-        for phase in lane:
-            arguments = self._arguments(phase)
-            if self._interrupted:
-                break
-            if arguments:
-                self._run_with_repetition(phase, arguments)
-            if phase is self._collector:
-                self._is_collector_done.set()
-            size = run_folder.read_size_gb(self._folder)
-            if size > run_folder.MAX_GB:
-                self._interrupted = (
-                    f"the tests hold {size:.0f} GB of disk, {run_folder.MAX_GB} are allowed"
-                )
+    def _run_phase(self, phase: Phase, *, is_shared: bool) -> None:
+        """Run the tests of the phase; `is_shared` if other phases run at the same time."""
+        arguments = self._arguments(phase)
+        if arguments and not self._interrupted:
+            self._run_with_repetition(phase, arguments, is_shared=is_shared)
+        if phase is self._collector:
+            self._is_collector_done.set()
+        size = run_folder.read_size_gb(self._folder)
+        if size > run_folder.MAX_GB:
+            self._interrupted = (
+                f"the tests hold {size:.0f} GB of disk, {run_folder.MAX_GB} are allowed"
+            )
 
     @property
     def _collector(self) -> Phase:
         """The phase that collects all tests, and so finds those of the other phases."""
-        return self._lanes[0][0]
+        return self._steps[0][0]
 
     def _arguments(self, phase: Phase) -> list[str]:
         """Return pytest's arguments, once the tests of the phase are known; empty without any."""
@@ -178,13 +179,13 @@ class Gate:
 
         threading.Thread(target=start, name="live-platform", daemon=True).start()
 
-    def _run_with_repetition(self, phase: Phase, arguments: list[str]) -> None:
-        result = self._run_pytest(phase, arguments)
+    def _run_with_repetition(self, phase: Phase, arguments: list[str], *, is_shared: bool) -> None:
+        result = self._run_pytest(phase, arguments, is_shared=is_shared)
         if result.deaths and not self._interrupted:
             print(f"\nA test process died; the phase {phase.name!r} is repeated.", flush=True)
-            self._run_pytest(phase, arguments)
+            self._run_pytest(phase, arguments, is_shared=is_shared)
 
-    def _run_pytest(self, phase: Phase, arguments: list[str]) -> Result:
+    def _run_pytest(self, phase: Phase, arguments: list[str], *, is_shared: bool) -> Result:
         result = Result(phase)
         with self._lock:
             number = len(self._results)
@@ -196,7 +197,7 @@ class Gate:
             *arguments,
         ]  # fmt: skip
         if phase.is_parallel:
-            workers = phase.workers if len(self._lanes) > 1 else self._options.workers
+            workers = phase.workers if is_shared else self._options.workers
             command += ["--numprocesses", str(workers), "--dist", "loadgroup"]
             # pytest-xdist 3.8 loses tests after it has replaced a process.
             command += ["--max-worker-restart=0"]
@@ -208,7 +209,7 @@ class Gate:
             errors="replace", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
-        output = Output(process, phase.name if len(self._lanes) > 1 else "")
+        output = Output(process, phase.name if is_shared else "")
         deadline = min(began + phase.limit_minutes * 60, self._ends_at)
         try:
             result.exit_code = self._wait(process, deadline)
@@ -272,7 +273,7 @@ class Gate:
             _print_result(result)
         # A phase that was repeated counts by its second execution.
         final = list({result.phase.name: result for result in self._results}.values())
-        planned = [phase.name for lane in self._lanes for phase in lane]
+        planned = [phase.name for step in self._steps for phase in step]
         missing = sorted(set(planned) - {result.phase.name for result in final})
         for name in missing:
             print(f"{name}: did not run")

@@ -20,16 +20,16 @@ class Phase:
 UNIT = Phase("unit", 35, workers=2)
 ENGINE = Phase("engine", 35, workers=3)
 LIVE = Phase("live", 40, workers=3, needs_live=True)
-# Tests that kill processes of one platform of their own, one after the other.
-SERIAL = Phase("serial", 25, workers=1, is_parallel=False)
+# Tests that kill processes of a platform or exhaust the machine: nothing runs at the same time.
+SERIAL = Phase("serial", 20, workers=1, is_parallel=False)
 SELECTED = Phase("selected", 60, workers=3)
 """All tests of the paths that a caller named, in one phase."""
 
 PHASES = (UNIT, ENGINE, LIVE, SERIAL)
-LANES = ((UNIT,), (ENGINE, SERIAL), (LIVE,))
-"""Phases that run one after the other; lanes run side by side.
+STEPS = ((UNIT, ENGINE, LIVE), (SERIAL,))
+"""The phases of a step run side by side, the steps one after the other.
 
-Unit tests need the CPU, the others wait for other processes half of their time.
+Unit tests need the CPU, those of engine and live wait for other processes part of their time.
 """
 
 NAME = "SLIPWAY_TEST_PHASE"
