@@ -37,6 +37,7 @@ _SNAKE = re.compile(r"_([a-z])")
 _ROLES = {"ROLE_USER": "ROLE_USER", "user": "ROLE_USER", "ROLE_AGENT": "", "agent": ""}
 _STATES: dict[str, TaskState | None] = {
     **{f"TASK_STATE_{state.name}": state for state in TaskState},
+    **{state.value: state for state in TaskState},
     "": None,
     "TASK_STATE_UNSPECIFIED": None,
 }
