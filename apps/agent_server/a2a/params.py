@@ -1,6 +1,6 @@
 """Parameters of A2A requests: validation, and conversion of 0.3 to 1.0.
 
-ProtoJSON readers accept snake_case names beside camelCase ones, and clients send them.
+ProtoJSON readers accept snake_case names as well as camelCase ones, and clients send them.
 """
 
 from __future__ import annotations
