@@ -96,6 +96,8 @@ def test_other_methods_are_not_allowed(send, method):
         ({"Origin": "http://evil.example"}, 403),
         ({"Origin": "null"}, 403),
         ({"Origin": "http://testserver"}, 200),
+        ({"Host": "localhost:8000", "Origin": "http://localhost:8000"}, 200),
+        ({"Host": "localhost:8000", "Origin": "http://evil.example"}, 403),
         ({"Host": "evil.example"}, 400),
     ],
 )
@@ -103,6 +105,14 @@ def test_foreign_origins_and_hosts_are_refused(post, settings, headers, status):
     settings.ALLOWED_HOSTS = ["testserver"]
 
     assert post(request("ping"), **headers).status_code == status
+
+
+def test_page_of_a_rebound_host_is_refused_where_all_hosts_are_allowed(post, settings):
+    settings.ALLOWED_HOSTS = ["*"]
+    rebound = {"Host": "evil.example", "Origin": "http://evil.example"}
+
+    assert post(request("ping"), **rebound).status_code == 403
+    assert post(request("ping"), Host="agents.internal").status_code == 200
 
 
 def test_a_deployment_allows_origins(post, agent):

@@ -1,6 +1,6 @@
 """Parameters of A2A requests: validation, and conversion of 0.3 to 1.0.
 
-ProtoJSON readers accept both snake_case and camelCase names, and clients send both.
+ProtoJSON readers accept snake_case names as well as camelCase ones, and clients send them.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ _SNAKE = re.compile(r"_([a-z])")
 _ROLES = {"ROLE_USER": "ROLE_USER", "user": "ROLE_USER", "ROLE_AGENT": "", "agent": ""}
 _STATES: dict[str, TaskState | None] = {
     **{f"TASK_STATE_{state.name}": state for state in TaskState},
+    **{state.value: state for state in TaskState},
     "": None,
     "TASK_STATE_UNSPECIFIED": None,
 }

@@ -78,7 +78,7 @@ class Method(enum.Enum):
 
 
 _METHODS_1_0 = {method.value[0]: method for method in Method}
-_METHODS_0_3 = {method.value[1]: method for method in Method if method is not Method.LIST}
+_METHODS_0_3 = {method.value[1]: method for method in Method}
 
 
 @dataclass(frozen=True, slots=True)

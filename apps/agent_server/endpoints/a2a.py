@@ -252,7 +252,7 @@ def _list(context: HttpRequestContext, name_or_id: str, request: A2ARequest) -> 
         for task in page.tasks
     ]
     result = {
-        "tasks": rendered,
+        "tasks": [to_legacy_task(task) for task in rendered] if request.is_legacy else rendered,
         "nextPageToken": page.next_token,
         "pageSize": fields.page_size,
         "totalSize": page.total,

@@ -35,6 +35,7 @@ JSONObject = dict[str, Any]
 SESSION_HEADER = "mcp-session-id"
 LIST_TTL_MS = 0
 """Assistants may change at any time, so clients do not cache the list."""
+_LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 _SESSION_KEY, _REQUEST_KEY = "mcp_session", "mcp_request_id"
 """Metadata of a run by which its client can cancel it."""
 _OPEN_RUNS = """
@@ -119,19 +120,26 @@ def _handle(context: HttpRequestContext, message: McpMessage) -> Result:
 def _check_origin(context: HttpRequestContext) -> None:
     """Refuse hosts of others and pages of other origins, as DNS rebinding sends them."""
     host = context.headers.get("host", "").lower()
-    domain, _ = split_domain_port(host)
-    own = urlsplit(settings.BASE_URL)
-    agents = settings.AGENT_DOMAIN.lower() if settings.AGENT_DOMAIN else ""
-    is_agent_host = bool(agents) and domain.endswith(f".{agents}")
-    if host and not is_agent_host and not validate_host(domain, settings.ALLOWED_HOSTS):
+    if host and "*" not in settings.ALLOWED_HOSTS and not _is_own_host(host):
         raise HostNotAllowed
     origin = context.headers.get("origin")
     if origin is None:
         return
-    is_own = urlsplit(origin).netloc.lower() in {host, own.netloc.lower()}
+    authority = urlsplit(origin).netloc.lower()
+    own = {urlsplit(settings.BASE_URL).netloc.lower(), *([host] if _is_own_host(host) else ())}
     cors = context.admission.route.serving.http.cors
-    if not is_own and (cors is None or not allows_origin(cors, origin)):
+    if authority not in own and (cors is None or not allows_origin(cors, origin)):
         raise OriginNotAllowed
+
+
+def _is_own_host(host: str) -> bool:
+    """Whether the platform is known by this host, whatever hosts it also accepts."""
+    domain, _ = split_domain_port(host)
+    names = [name for name in settings.ALLOWED_HOSTS if name != "*"]
+    names += [*_LOOPBACK_HOSTS, urlsplit(settings.BASE_URL).hostname or ""]
+    if settings.AGENT_DOMAIN:
+        names.append(f".{settings.AGENT_DOMAIN.lower()}")
+    return bool(domain) and validate_host(domain, names)
 
 
 def _read_session(context: HttpRequestContext, message: McpMessage) -> str | None:
