@@ -59,7 +59,7 @@ def test_query_count_of_deployment_list_does_not_grow_with_its_length(page, base
 
 
 def test_deployment_list_shows_the_state_of_each_deployment(page, base, workspace, settings):
-    settings.BASE_URL = "https://slipway.example"
+    settings.BASE_URL = settings.API_BASE_URL = "https://slipway.example"
     serving = RevisionFactory(deployment__workspace=workspace, status="DEPLOYED").deployment
     serving.active_revision = serving.revisions.get()
     serving.save()
@@ -310,7 +310,7 @@ def serve(deployment, **fields):
 def test_serving_deployment_shows_calls_with_its_address_and_graph(
     page, base, deployment, settings
 ):
-    settings.BASE_URL = "https://slipway.example"
+    settings.BASE_URL = settings.API_BASE_URL = "https://slipway.example"
     before = page.get(f"{base}/{deployment.pk}").content.decode()
     serve(deployment)
 

@@ -41,7 +41,7 @@ def count_queries(page, url):
 
 
 def test_empty_workspace_shows_how_to_send_a_trace(page, base, settings):
-    settings.BASE_URL = "https://slipway.example"
+    settings.BASE_URL = settings.API_BASE_URL = "https://slipway.example"
 
     content = page.get(base).content.decode()
     steps = page.get(base.replace("/projects", "/start")).content.decode()

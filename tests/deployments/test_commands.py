@@ -23,7 +23,7 @@ URL = "https://git.example/acme/agent.git"
 def configure_settings(settings, tmp_path):
     settings.DATA_DIR = tmp_path
     settings.ALLOW_FILE_GIT = True
-    settings.BASE_URL = "https://slipway.example"
+    settings.BASE_URL = settings.API_BASE_URL = "https://slipway.example"
 
 
 @pytest.fixture

@@ -112,7 +112,7 @@ def test_create_response_has_the_fields_of_the_clients(call, workspace, prefix):
 
 
 def test_served_deployment_has_its_url(call, settings):
-    settings.BASE_URL = "https://slipway.example"
+    settings.BASE_URL = settings.API_BASE_URL = "https://slipway.example"
     created = create(call)
     Deployment.unscoped.update(active_revision=created["latest_revision_id"], status="READY")
 
