@@ -48,7 +48,7 @@ ARRIVAL_ID = "trace-arrival"
 """The element that waits for a trace, in `console/start.html`."""
 
 
-class KeyForm(forms.Form):
+class FirstKeyForm(forms.Form):
     """What the new key is for."""
 
     purpose = forms.ChoiceField(
@@ -172,7 +172,8 @@ def start(request: PageRequest) -> HttpResponse:
     if request.htmx and request.htmx.target == ARRIVAL_ID:
         return render(request, "console/start.html#arrival", _arrival_context(request, since))
     organization = organization_caller(request, OrganizationPermission.ORGANIZATION_READ)
-    form, secrets = KeyForm(request.POST if request.method == "POST" else None), dict[str, str]()
+    form = FirstKeyForm(request.POST if request.method == "POST" else None)
+    secrets: dict[str, str] = {}
     if request.method == "POST":
         organization.require(OrganizationPermission.PERSONAL_KEYS_CREATE)
 

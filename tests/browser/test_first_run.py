@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 
 from playwright.sync_api import expect
 
 from apps.api_keys.models import ApiKey
+from apps.deployments.models import RevisionGraph
+from tests.factories.deployments import DeploymentFactory, RevisionFactory
 from tests.factories.tracing import stored_run
 
 
@@ -37,3 +40,40 @@ def test_first_copy_makes_one_key_and_the_arriving_run_is_named(session):
     assert page.title().startswith("● 1 run")
     page.get_by_role("link", name="Open", exact=True).click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Trace support_agent")
+
+
+def test_reply_of_an_agent_streams_into_the_page_and_links_its_trace(session):
+    agent = DeploymentFactory(workspace=session.workspace, name="sample-agent")
+    agent.active_revision = RevisionFactory(deployment=agent, status="DEPLOYED")
+    agent.save()
+    RevisionGraph.unscoped.create(
+        workspace=session.workspace,
+        revision=agent.active_revision,
+        graph_id="agent",
+        schemas={"input_schema": {"properties": {"messages": {"type": "array"}}}},
+        drawing={},
+    )
+    run_id = str(stored_run(session.workspace, name="sample-agent"))
+    chunks = [{"id": "m1", "type": "AIMessageChunk", "content": text} for text in ("8", "5")]
+    events = [("metadata", {"run_id": run_id})]
+    events += [("messages", [chunk, {}]) for chunk in chunks]
+    body = "".join(f"event: {name}\ndata: {json.dumps(data)}\n\n" for name, data in events)
+    requests = []
+
+    def answer(route):
+        requests.append(route.request)
+        route.fulfill(body=body, content_type="text/event-stream")
+
+    page = session.page
+    page.route("**/agents/*/runs/stream", answer)
+    for address in (f"{session.path}/start", f"{session.path}/deployments/{agent.pk}"):
+        session.goto(address)
+        page.get_by_label("Message").fill("What is 12 * 7 + 1?")
+        page.get_by_role("button", name="Send").click()
+        expect(page.locator(".agent-answer-reply")).to_have_text("85")
+
+    page.get_by_role("link", name="Open the trace").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Trace sample-agent")
+    assert [request.post_data_json["assistant_id"] for request in requests] == ["agent"] * 2
+    assert all(request.headers["x-csrftoken"] for request in requests)
+    assert requests[0].url.endswith(f"/agents/{agent.slug}/runs/stream")

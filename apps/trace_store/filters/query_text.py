@@ -122,7 +122,7 @@ class Clause:
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class ParsedQuery:
     """A parsed query: the filter, and its clauses if a space (AND) joins them."""
 
     expression: Expression | None
@@ -131,7 +131,7 @@ class Query:
     """Whether `OR` stands at the outermost level, so that parentheses are due before an AND."""
 
 
-def parse_query(text: str, now: datetime | None = None) -> Query:
+def parse_query(text: str, now: datetime | None = None) -> ParsedQuery:
     """Parse a query; an empty text has no expression. Raises `FilterError`.
 
     `now` is the time that `2h` and `today` refer to; dates are days of its time zone. The error's
@@ -222,17 +222,17 @@ class _Parser:
     is_alternative: bool = False
     spans: list[Clause] = field(default_factory=list)
 
-    def parse(self) -> Query:
+    def parse(self) -> ParsedQuery:
         self._skip_space()
         if self.position == len(self.text):
-            return Query(None, ())
+            return ParsedQuery(None, ())
         expression = self._parse_or()
         self._skip_space()
         if self.position < len(self.text):
             raise self._error(
                 self.position, self.position + 1, "There is no opening parenthesis for this `)`."
             )
-        return Query(expression, tuple(self.spans), self.is_alternative)
+        return ParsedQuery(expression, tuple(self.spans), self.is_alternative)
 
     def _error(self, start: int, end: int, message: str, suggestion: str = "") -> FilterError:
         return query_error(self.text, start, end, message, suggestion)

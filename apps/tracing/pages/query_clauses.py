@@ -19,7 +19,7 @@ from apps.trace_store.filters.query_fields import (
     QUERY_FIELDS_BY_NAME,
     STATUS_WORDS,
 )
-from apps.trace_store.filters.query_text import Query, parse_query
+from apps.trace_store.filters.query_text import ParsedQuery, parse_query
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class QueryClause:
     expression: Expression
 
 
-def parse(text: str) -> Query:
+def parse(text: str) -> ParsedQuery:
     """Parse the query in the active time zone. Raises `FilterError`."""
     return parse_query(text, timezone.localtime())
 

@@ -33,7 +33,8 @@ class AgentCall extends HTMLElement {
     const button = form.querySelector("button");
     if (button) button.disabled = true;
     try {
-      await this.#stream(question, this.#request.signal);
+      const token = String(new FormData(form).get("csrfmiddlewaretoken") ?? "");
+      await this.#stream(question, token, this.#request.signal);
     } catch (error) {
       if (!this.#request.signal.aborted) this.#show("error", /** @type {Error} */ (error).message);
     } finally {
@@ -43,13 +44,20 @@ class AgentCall extends HTMLElement {
 
   /**
    * @param {string} question
+   * @param {string} token that the session needs for a request from a page
    * @param {AbortSignal} signal
    */
-  async #stream(question, signal) {
-    const response = await fetch(`${this.getAttribute("url")}/runs/stream`, {
+  async #stream(question, token, signal) {
+    // The same path at the address of this page, to which the session belongs.
+    const path = new URL(this.getAttribute("url") ?? "", location.href).pathname;
+    const response = await fetch(`${path}/runs/stream`, {
       method: "POST",
       signal,
-      headers: { "content-type": "application/json", accept: "text/event-stream" },
+      headers: {
+        "Content-Type": "application/json",
+        Accept: "text/event-stream",
+        "X-CSRFToken": token,
+      },
       body: JSON.stringify({
         assistant_id: this.getAttribute("assistant"),
         input: { messages: [{ role: "user", content: question }] },
