@@ -76,6 +76,14 @@ class TracedAgent:
             if not query["cursor"]:
                 return rows
 
+    def read_traced(self) -> set[str]:
+        """Return the agent runs that have a trace of their success."""
+        return {
+            row["extra"]["metadata"]["run_id"]
+            for row in self.read_runs()
+            if row["parent_run_id"] is None and row["status"] == "success"
+        }
+
     def read_pending(self) -> list[dict[str, Any]]:
         return [row for row in self.read_runs() if row["status"] == "pending"]
 
@@ -105,14 +113,20 @@ def run_round(traced: TracedAgent) -> None:
         run_ids = set(chain.from_iterable(execution.result() for execution in executions))
 
     assert len(run_ids) == CLIENTS * RUNS_PER_CLIENT
+    # A trace comes some time after the end of its agent run, so none pending is not yet the end.
     try:
-        wait_until(lambda: not traced.read_pending(), "the end of all traces", seconds=300)
+        wait_until(
+            lambda: traced.read_traced() >= run_ids and not traced.read_pending(),
+            "the end of all traces",
+            seconds=300,
+        )
     except AssertionError:
         pending = [
             (row["name"], row["start_time"], row["extra"]["metadata"]["run_id"])
             for row in traced.read_pending()
         ]
-        pytest.fail(f"These runs are pending: {pending}")
+        missing = run_ids - traced.read_traced()
+        pytest.fail(f"These runs are pending: {pending}; these have no trace: {missing}")
     rows = traced.read_runs()
     assert [
         run_id for run_id, count in Counter(row["id"] for row in rows).items() if count > 1
