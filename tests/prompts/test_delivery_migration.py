@@ -13,7 +13,7 @@ from apps.webhooks.models import Delivery
 from tests.factories.prompts import create_commit, create_webhook_row
 
 pytestmark = pytest.mark.django_db
-COPY = import_module("apps.prompts.migrations.0003_copy_deliveries").COPY
+COPY = import_module("apps.prompts.migrations.0004_copy_deliveries").COPY
 OLD_TABLE = """
 CREATE TEMP TABLE prompts_promptwebhookdelivery (
     id uuid, workspace_id uuid, created_at timestamptz, webhook_id uuid, commit_id uuid, event text,
