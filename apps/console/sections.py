@@ -27,7 +27,7 @@ SECTIONS = (
         "list-tree",
         "project-list",
         Permission.PROJECTS_READ,
-        ("project", "projects", "trace", "traces", "thread", "export", "first"),
+        ("project", "projects", "trace", "traces", "thread", "export", "start"),
     ),
     NavigationSection(
         "Datasets",

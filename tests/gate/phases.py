@@ -17,7 +17,7 @@ class Phase:
     needs_live: bool = False
 
 
-UNIT = Phase("unit", 35, workers=2)
+UNIT = Phase("unit", 35, workers=3)
 ENGINE = Phase("engine", 35, workers=3)
 LIVE = Phase("live", 40, workers=3, needs_live=True)
 # Tests that kill processes of a platform or exhaust the machine: nothing runs at the same time.

@@ -138,6 +138,8 @@ FROM (SELECT number, gen_random_uuid() AS run_id,
 def test_a_page_of_fifty_thousand_runs_is_read_by_the_index_of_experiments(workspace):
     large = ensure_project(workspace.pk, "large")
     others = [ensure_project(workspace.pk, name) for name in ("other", "plain")]
+    # From noon to two o'clock: two partitions at any time of day.
+    start = (datetime.now(UTC) - timedelta(days=1)).replace(hour=12, minute=0)
     with connection.cursor() as cursor:
         for project in (large, *others):
             cursor.execute(
@@ -145,7 +147,7 @@ def test_a_page_of_fifty_thousand_runs_is_read_by_the_index_of_experiments(works
                 {
                     "workspace": workspace.pk,
                     "project": project.pk,
-                    "start": datetime.now(UTC) - timedelta(days=1),
+                    "start": start,
                     "has_example": project.name != "plain",
                 },
             )
