@@ -26,7 +26,7 @@ _METHOD_ALIASES = {"HEAD": "GET"}
 # Pages, files and agents. All other paths count as platform API, existing or not.
 _OUTSIDE = frozenset(
     {
-        *("account", "admin", "agents", "host", "invitations", "o", "static"),
+        *("account", "admin", "agents", "docs", "host", "invitations", "o", "static"),
         *("context", "prompts"),  # links that the public clients print
     }
 )
@@ -34,9 +34,10 @@ _OUTSIDE_EXACTLY = frozenset(
     {
         *("/", "/healthz", "/readyz", "/metrics", "/ok", "/info/health"),
         *("/sign-in", "/sign-up", "/sign-out", "/organizations", "/end-impersonation"),
+        *("/start", "/llms.txt", "/skill.md"),
     }
 )
-_SHARED_PAGE = re.compile(rf"/public/{_UUID}/[rd](?:/(?:{_UUID}|transcript))?")
+_SHARED_PAGE = re.compile(rf"/public/{_UUID}/[rd](?:/(?:{_UUID}|transcript|experiments))?")
 
 
 def counted_path(path: str) -> str:

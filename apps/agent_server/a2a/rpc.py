@@ -102,7 +102,7 @@ def encode_error(request_id: RequestId, error: A2AError) -> bytes:
     return dumps({"jsonrpc": "2.0", "id": request_id, "error": error.as_json()})
 
 
-class RequestRejected(Exception):
+class A2ARequestRejected(Exception):
     """A request that could not be read; `id` is null if it is unknown."""
 
     def __init__(self, request_id: RequestId, error: A2AError) -> None:
@@ -113,25 +113,25 @@ class RequestRejected(Exception):
 def read_request(headers: Mapping[str, str], query: Mapping[str, Any], raw: bytes) -> A2ARequest:
     """Parse and check a request, in the order that the specification gives.
 
-    Raises `RequestRejected`.
+    Raises `A2ARequestRejected`.
     """
     media = headers.get("content-type", "application/json").partition(";")[0].strip().lower()
     if media not in {"application/json", "application/a2a+json"}:
-        raise RequestRejected(None, A2AError(CONTENT_TYPE_NOT_SUPPORTED))
+        raise A2ARequestRejected(None, A2AError(CONTENT_TYPE_NOT_SUPPORTED))
     try:
         body = read_json(raw)
     except Invalid as error:
-        raise RequestRejected(None, A2AError(PARSE_ERROR, error.detail)) from None
+        raise A2ARequestRejected(None, A2AError(PARSE_ERROR, error.detail)) from None
     if not isinstance(body, dict):
         text = "The body must be a JSON-RPC request: batches are not supported."
-        raise RequestRejected(None, A2AError(INVALID_REQUEST, text))
+        raise A2ARequestRejected(None, A2AError(INVALID_REQUEST, text))
     request_id, name = body.get("id"), body.get("method")
     if isinstance(request_id, bool) or not isinstance(request_id, str | int | None):
         text = "id: must be a string, an integer or null."
-        raise RequestRejected(None, A2AError(INVALID_REQUEST, text))
+        raise A2ARequestRejected(None, A2AError(INVALID_REQUEST, text))
     if body.get("jsonrpc") != "2.0" or not isinstance(name, str):
         text = "The body must have `jsonrpc` 2.0 and a string `method`."
-        raise RequestRejected(request_id, A2AError(INVALID_REQUEST, text))
+        raise A2ARequestRejected(request_id, A2AError(INVALID_REQUEST, text))
     try:
         method, is_legacy = _find_method(name, _requested_version(headers, query))
         params = body.get("params")
@@ -140,7 +140,7 @@ def read_request(headers: Mapping[str, str], query: Mapping[str, Any], raw: byte
         if not isinstance(params, dict):
             raise A2AError(INVALID_PARAMS, "params: must be an object.")
     except A2AError as error:
-        raise RequestRejected(request_id, error) from None
+        raise A2ARequestRejected(request_id, error) from None
     return A2ARequest(request_id, method, params, is_legacy)
 
 

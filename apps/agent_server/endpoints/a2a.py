@@ -15,7 +15,7 @@ from uuid import UUID, uuid5
 from apps.agent_server.a2a import card, content, params, rpc
 from apps.agent_server.a2a.params import SendParams
 from apps.agent_server.a2a.rendering import TaskView, to_legacy_event, to_legacy_task
-from apps.agent_server.a2a.rpc import A2AError, A2ARequest, Method, RequestRejected
+from apps.agent_server.a2a.rpc import A2AError, A2ARequest, A2ARequestRejected, Method
 from apps.agent_server.endpoints.endpoint import Continuation, EndpointGroup, Result
 from apps.agent_server.errors import AssistantNotFound, ThreadOrAssistantNotFound
 from apps.agent_server.models import Assistant
@@ -144,7 +144,7 @@ def handle_request(context: HttpRequestContext, assistant_id: str, raw_body: byt
     """
     try:
         request = rpc.read_request(context.headers, context.query, raw_body)
-    except RequestRejected as rejection:
+    except A2ARequestRejected as rejection:
         _check_assistant(context, assistant_id)
         return Response(rejection.body)
     try:
