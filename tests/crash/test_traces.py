@@ -52,11 +52,11 @@ class TracedAgent:
     def wait_for_success(self, thread_id: str, run_id: str) -> None:
         def is_final() -> bool:
             try:
-                status = self.agent.runs.get(thread_id, run_id)["status"]
+                run = self.agent.runs.get(thread_id, run_id)
             except httpx.HTTPError:
                 return False
-            assert status not in FINAL or status == "success", (run_id, status)
-            return status in FINAL
+            assert run["status"] not in FINAL or run["status"] == "success", run
+            return run["status"] in FINAL
 
         wait_until(is_final, f"the end of run {run_id}", seconds=300)
 
