@@ -43,6 +43,17 @@ def test_a_text_becomes_a_user_message():
     assert schemas.to_input({"messages": [{"content": "a"}]}) == {"messages": [{"content": "a"}]}
 
 
+def test_a_conversation_requires_its_messages_alone():
+    class State(MessagesState):
+        mails_sent: int
+
+    schemas = build(graph_schemas(State))
+
+    assert schemas.input_schema["required"] == ["messages"]
+    assert schemas.describe_problem({"messages": "hello"}) is None
+    assert schemas.describe_problem({"mails_sent": 1}) == "`messages` is required."
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [

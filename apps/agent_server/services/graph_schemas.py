@@ -81,7 +81,9 @@ def build(schemas: Mapping[str, Any]) -> GraphSchemas:
     has_messages = not is_input_wrapped and _has_messages(input_schema)
     if has_messages:
         properties = {**input_schema["properties"], "messages": _MESSAGES}
-        input_schema = _without_unused({**input_schema, "properties": properties})
+        # The other fields of a conversation are the graph's own state, which it sets itself.
+        changes = {"properties": properties, "required": ["messages"]}
+        input_schema = _without_unused({**input_schema, **changes})
     output_schema, is_output_wrapped = _as_object(schemas.get("output_schema"), OUTPUT_FIELD)
     return GraphSchemas(
         input_schema,
