@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 import redis.asyncio
-from django.db import connection
+from django.db import connection, transaction
 from django.utils import timezone
 
 from apps.agent_server.a2a.statements import END_TASKS
@@ -100,6 +100,7 @@ def _claim(thread_pk: UUID) -> AgentRun | None:
     return run
 
 
+@transaction.atomic  # as the engine: a reader of the task sees the end with its output
 def _end(run: AgentRun, status: str, values: Any, interrupts: Any, error: Any) -> None:
     AgentRun.unscoped.filter(pk=run.pk).update(status=status, error=error)
     is_failed = status in {"error", "timeout"}

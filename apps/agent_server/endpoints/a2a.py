@@ -300,12 +300,12 @@ def _send_message(context: HttpRequestContext, name_or_id: str, request: A2ARequ
     fields = params.read_send_params(request)
     context.admit(Permission.AGENTS_RUN)
     start = _start_task if fields.task_id is None else _resume_task
-    ref, run_id = start(context, name_or_id, request, fields)
+    ref, task = start(context, name_or_id, request, fields)
     if request.method is Method.STREAM:
-        return partial(_stream_task, ref, ref.read(), is_subscription=False)
+        return partial(_stream_task, ref, task, is_subscription=False)
     if fields.returns_immediately:
-        return Response(ref.encode(ref.read()))
-    return partial(_send_ended_task, ref, run_id)
+        return Response(ref.encode(task))
+    return partial(_send_ended_task, ref, task.run_id)
 
 
 def _run_body(assistant_id: UUID, request: A2ARequest, fields: SendParams, **how: Any) -> RunBody:
@@ -323,8 +323,8 @@ def _run_body(assistant_id: UUID, request: A2ARequest, fields: SendParams, **how
 
 def _start_task(
     context: HttpRequestContext, name_or_id: str, request: A2ARequest, fields: SendParams
-) -> tuple[_TaskRef, UUID]:
-    """Start a task; return it and its run."""
+) -> tuple[_TaskRef, TaskView]:
+    """Start a task."""
     everything = Scope(context.admission.route)
     assistant_id = _resolve_id(everything.route, name_or_id)
     schemas = schema_cache.get(everything, a2a_tasks.find_graph_id(everything, assistant_id))
@@ -342,12 +342,12 @@ def _start_task(
     thread_id = thread_id or uuid7()
     context_id = fields.context_id or str(thread_id)
     try:
-        task_id, run_id = a2a_tasks.create(
+        task = a2a_tasks.create(
             scope, thread_id=thread_id, context_id=context_id, message=message, body=body
         )
     except ThreadOrAssistantNotFound:
         raise params.invalid("contextId: belongs to another caller.") from None
-    return _TaskRef(scope, assistant_id, task_id, request, fields.history_length), run_id
+    return _TaskRef(scope, assistant_id, task.id, request, fields.history_length), task
 
 
 def _thread_of_context(context: HttpRequestContext, assistant_id: UUID, context_id: str) -> UUID:
@@ -360,8 +360,8 @@ def _thread_of_context(context: HttpRequestContext, assistant_id: UUID, context_
 
 def _resume_task(
     context: HttpRequestContext, name_or_id: str, request: A2ARequest, fields: SendParams
-) -> tuple[_TaskRef, UUID]:
-    """Start a task; return it and its run."""
+) -> tuple[_TaskRef, TaskView]:
+    """Start a new run of a task that waits for input."""
     everything = Scope(context.admission.route)
     assistant_id = _resolve_id(everything.route, name_or_id)
     a2a_tasks.find_graph_id(everything, assistant_id)
@@ -379,8 +379,8 @@ def _resume_task(
         "threads", "create_run", body, thread_id=str(task.thread_id)
     )
     task = a2a_tasks.get(scope, assistant_id, task.id)
-    _, run_id = a2a_tasks.resume(scope, task, message=fields.message, body=body)
-    return _TaskRef(scope, assistant_id, task.id, request, fields.history_length), run_id
+    task = a2a_tasks.resume(scope, task, message=fields.message, body=body)
+    return _TaskRef(scope, assistant_id, task.id, request, fields.history_length), task
 
 
 async def _send_ended_task(ref: _TaskRef, run_id: UUID, context: HttpRequestContext) -> None:

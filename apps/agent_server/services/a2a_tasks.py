@@ -76,12 +76,14 @@ INSERT INTO agent_server_a2atask (
 )
 SELECT %s, r.workspace_id, r.deployment_id, r.thread_id, r.assistant_id, %s, r.id, '', %s::json
 FROM agent_server_agentrun r WHERE r.id = %s
+RETURNING updated_at
 """
 _RESUME = """
 UPDATE agent_server_a2atask
 SET run_id = %s, state = '', history = %s::json, output = NULL, interrupts = NULL, error = NULL,
     updated_at = clock_timestamp()
 WHERE id = %s
+RETURNING updated_at
 """
 # The graph may wait for other answers by now: a later message of the context began anew.
 _LOCK_PAUSED = """
@@ -106,13 +108,6 @@ _GRAPH = """
 SELECT graph_id FROM agent_server_assistant
 WHERE workspace_id = %s AND deployment_id = %s AND assistant_id = %s AND graph_id = ANY(%s)
 """
-
-
-class TaskRun(NamedTuple):
-    """A task and its newest run."""
-
-    task_id: UUID
-    run_id: UUID
 
 
 class TaskPage(NamedTuple):
@@ -144,34 +139,40 @@ def has_message(scope: Scope, thread_id: UUID, message_id: str) -> bool:
 @transaction.atomic
 def create(
     scope: Scope, *, thread_id: UUID, context_id: str, message: JSONObject, body: RunBody
-) -> TaskRun:
+) -> TaskView:
     """Create a task and its run. The thread is created if it is missing."""
     threads.insert(scope, thread_id, scope.owner_metadata)
     task_id = uuid7()
     run = runs.create_on_thread(scope, thread_id, _with_task(body, task_id))
     history = dumps_text([message])
-    prepared_sql.execute(_INSERT, [task_id, context_id, history, run.run_id])
-    return TaskRun(task_id, run.run_id)
+    row = prepared_sql.fetch_row(_INSERT, [task_id, context_id, history, run.run_id])
+    return _submitted((task_id, context_id, thread_id, run.run_id), history, row)
 
 
 @transaction.atomic
-def resume(scope: Scope, task: TaskView, *, message: JSONObject, body: RunBody) -> TaskRun:
+def resume(scope: Scope, task: TaskView, *, message: JSONObject, body: RunBody) -> TaskView:
     """Answer the questions of a paused task with a new run of it.
 
     Raises `A2AError` if the task or its thread has gone on in the meantime.
     """
     row = prepared_sql.fetch_row(_LOCK_PAUSED, [task.id, task.run_id])
-    ids = [str(interrupt.get("id")) for interrupt in task.pending_interrupts]
-    if row is None or not all(dumps_text(id_) in (row[0] or "") for id_ in ids):
+    questions = [str(interrupt.get("id")) for interrupt in task.pending_interrupts]
+    if row is None or not all(dumps_text(id_) in (row[0] or "") for id_ in questions):
         text = "The task no longer waits for input: its context has received other messages."
         raise A2AError(UNSUPPORTED_OPERATION, text)
     run = runs.create_on_thread(scope, task.thread_id, _with_task(body, task.id))
     question = {**task.status["message"]}
     for name in ("taskId", "contextId"):
         del question[name]
-    history = [*loads_exact(task.history), question, message]
-    prepared_sql.execute(_RESUME, [run.run_id, dumps_text(history), task.id])
-    return TaskRun(task.id, run.run_id)
+    history = dumps_text([*loads_exact(task.history), question, message])
+    row = prepared_sql.fetch_row(_RESUME, [run.run_id, history, task.id])
+    ids = (task.id, task.context_id, task.thread_id, run.run_id)
+    return _submitted(ids, history, row)
+
+
+def _submitted(ids: tuple[UUID, str, UUID, UUID], history: str, row: Any) -> TaskView:
+    """The task before a worker claims its run, so that a stream begins with this state."""
+    return TaskView(*ids, TaskState.SUBMITTED, history, None, None, None, row[0])
 
 
 def _with_task(body: RunBody, task_id: UUID) -> RunBody:
