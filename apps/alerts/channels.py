@@ -52,7 +52,7 @@ def validate_config(
     match target:
         case ActionTarget.WEBHOOK:
             return {
-                "url": _validate_url(config.get("url")),
+                "url": _validate_url(workspace_id, config.get("url")),
                 "headers": _validate_webhook_headers(config.get("headers"), stored),
                 "body": _validate_body(config.get("body")),
             }
@@ -60,22 +60,25 @@ def validate_config(
             url = config.get("url")
             if stored is not None and url == _mask_url(stored["url"]):
                 url = stored["url"]
-            return {"url": _validate_url(url)}
+            return {"url": _validate_url(workspace_id, url)}
         case ActionTarget.PAGERDUTY:
             return {
                 "routing_key": _validate_routing_key(config.get("routing_key"), stored),
-                "url": _validate_url(config.get("url") or PAGERDUTY_URL),
+                "url": _validate_url(workspace_id, config.get("url") or PAGERDUTY_URL),
             }
         case ActionTarget.EMAIL:
             return {"recipients": _validate_recipients(workspace_id, config.get("recipients"))}
 
 
-def _validate_url(url: object) -> str:
+def _validate_url(workspace_id: UUID, url: object) -> str:
     if not isinstance(url, str) or not url:
         raise errors.InvalidAlert("config.url: required.")
     if url.startswith("/"):
         raise errors.InvalidAlert("config.url: must be an absolute address.")
-    return policy.validate(url, policy_of_installation())
+    organization_id = Workspace.objects.values_list("organization_id", flat=True).get(
+        pk=workspace_id
+    )
+    return policy.validate(url, policy_of_installation(), organization_id)
 
 
 def _validate_webhook_headers(headers: object, stored: Config | None) -> dict[str, str]:

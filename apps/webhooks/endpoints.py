@@ -25,7 +25,8 @@ def assign_address(endpoint: WebhookEndpoint, fields: Mapping[str, Any]) -> None
     if "url" in fields:
         if fields["url"].startswith("/"):
             raise errors.InvalidWebhookAddress
-        endpoint.url = policy.validate(fields["url"], policy_of_installation())
+        owner_id = endpoint.workspace.organization_id
+        endpoint.url = policy.validate(fields["url"], policy_of_installation(), owner_id)
     if "headers" in fields:
         endpoint.headers = validate_headers(fields["headers"])
 

@@ -7,6 +7,7 @@ import re
 import threading
 import time
 from collections.abc import Mapping
+from uuid import UUID
 
 from django.conf import settings
 
@@ -76,14 +77,16 @@ def build_signed_request(
     )
 
 
-def send_once(request: WebhookRequest) -> DeliveryResult:
-    """Send a test request once.
+def send_once(request: WebhookRequest, *, owner_id: UUID) -> DeliveryResult:
+    """Send a test request of an organization once.
 
     It holds a web thread, so a process runs few at a time. Raises `RateLimited` for more.
     """
     if not _test_slots.acquire(blocking=False):
         raise core_errors.RateLimited("Other webhooks are being tested. Retry in a moment.")
     try:
-        return asyncio.run(delivery_request.send(request, seconds=TEST_TIMEOUT_SECONDS))
+        return asyncio.run(
+            delivery_request.send(request, owner_id=owner_id, seconds=TEST_TIMEOUT_SECONDS)
+        )
     finally:
         _test_slots.release()

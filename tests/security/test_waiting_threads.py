@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from uuid import UUID
 
 import pytest
 
@@ -15,6 +16,7 @@ from apps.webhooks.delivery_request import DeliveryResult
 from apps.webhooks.policy import WebhookBlocked, WebhookPolicy
 
 ATTEMPTS = 12
+OWNER = UUID(int=1)
 WAIT_SECONDS = 60
 
 
@@ -77,7 +79,7 @@ def test_tests_of_webhooks_hold_two_threads(
     request = signed_request.build_signed_request("https://a.example/", {}, None, "msg_test", b"")
     with ThreadPoolExecutor(ATTEMPTS) as pool:
         futures: list[Future[object]] = [
-            pool.submit(signed_request.send_once, request) for _ in range(ATTEMPTS)
+            pool.submit(signed_request.send_once, request, owner_id=OWNER) for _ in range(ATTEMPTS)
         ]
         done = outcomes(futures, ATTEMPTS - 2)
         released.set()
@@ -87,4 +89,4 @@ def test_tests_of_webhooks_hold_two_threads(
     assert [future.result() for future in futures if future not in done] == [
         DeliveryResult(200)
     ] * 2
-    assert signed_request.send_once(request) == DeliveryResult(200)
+    assert signed_request.send_once(request, owner_id=OWNER) == DeliveryResult(200)

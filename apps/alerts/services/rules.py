@@ -257,7 +257,7 @@ def send_unsaved_test(*, rule: AlertRule, actions: Sequence[ActionFields]) -> li
         request = channels.build_channel_request(action, notice, "msg_test")
         if not isinstance(request, WebhookRequest):
             raise errors.InvalidAlert("actions: an email channel can be tested when it is saved.")
-        results.append(send_once(request))
+        results.append(send_once(request, owner_id=rule.workspace.organization_id))
     return results
 
 

@@ -147,7 +147,11 @@ class WebhookTestView(WorkspaceAPIView):
     def post(self, request: ApiRequest) -> Response:
         """Send the payload once, without a retry."""
         params = validate(SendTestSerializer, request.data)
-        result = services.send_test(fields=params["webhook"], payload=params["payload"])
+        result = services.send_test(
+            organization_id=request.auth.organization_id,
+            fields=params["webhook"],
+            payload=params["payload"],
+        )
         return Response(
             {
                 "status": "delivered" if result.is_delivered else "failed",

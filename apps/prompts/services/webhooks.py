@@ -161,15 +161,18 @@ def build_delivery_request(delivery: Delivery) -> OutboundRequest | DeliveryResu
     return endpoints.build_endpoint_request(webhook, delivery, payload)
 
 
-def send_test(*, fields: Mapping[str, Any], payload: Mapping[str, Any]) -> DeliveryResult:
-    """Send the payload once to the unsaved webhook.
+def send_test(
+    *, organization_id: UUID, fields: Mapping[str, Any], payload: Mapping[str, Any]
+) -> DeliveryResult:
+    """Send the payload once to the unsaved webhook of an organization.
 
     Raises `WebhookBlocked` or `InvalidHeaders`, and `RateLimited` if other tests are running.
     """
-    url = policy.validate(fields["url"], policy_of_installation())
+    url = policy.validate(fields["url"], policy_of_installation(), organization_id)
     headers = validate_headers(fields.get("headers", {}))
     secret = delivery_request.generate_secret()
-    return send_once(build_signed_request(url, headers, secret, "msg_test", dumps(payload)))
+    request = build_signed_request(url, headers, secret, "msg_test", dumps(payload))
+    return send_once(request, owner_id=organization_id)
 
 
 def _audit_values(webhook: PromptWebhook) -> dict[str, Any]:
