@@ -22,6 +22,7 @@ from apps.core.errors import AppError
 from apps.deployments.models import Deployment
 from apps.trace_store import filters
 from apps.tracing.models import Project
+from apps.webhooks.pages import HeadersField
 
 MAX_SCOPES = 500
 TRACES_FILTER = "eq(is_root, true)"
@@ -227,24 +228,10 @@ class ChannelForm(forms.Form):
         help_text="The URL of a webhook or of an incoming webhook of Slack, the integration key of"
         " PagerDuty, or email addresses of members, separated by commas.",
     )
-    headers = forms.CharField(
-        required=False,
-        max_length=20_000,
-        label="Headers",
-        widget=forms.Textarea(attrs={"rows": 2}),
+    headers = HeadersField(
+        rows=2,
         help_text="Only for a webhook: one `Name: value` in each line, stored encrypted.",
     )
-
-    def clean_headers(self) -> dict[str, str]:
-        headers = {}
-        for line in self.cleaned_data["headers"].splitlines():
-            name, separator, value = line.partition(":")
-            if not line.strip():
-                continue
-            if not separator:
-                raise forms.ValidationError("Write each header as `Name: value`.")
-            headers[name.strip()] = value.strip()
-        return headers
 
     def clean(self) -> dict[str, Any]:
         values: dict[str, Any] = super().clean() or {}

@@ -9,6 +9,7 @@ from uuid import UUID
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
@@ -23,6 +24,7 @@ from apps.organizations.permissions import Permission
 from apps.tracing.services import get_project
 from apps.web_ui.pages import PageRequest, form_page, save_form, workspace_page
 from apps.webhooks.models import Delivery
+from apps.webhooks.pages import DeliveryRow
 
 PAGE_SIZE = 50
 SILENCES = {60: "1 hour", 240: "4 hours", 1440: "1 day", 10_080: "1 week"}
@@ -143,7 +145,12 @@ def _detail_context(request: PageRequest, rule: AlertRule) -> dict[str, Any]:
         "incidents": [(incident, notices.format_metric(rule, incident.value)) for incident in rows],
         "channels": channels,
         "deliveries": [
-            (delivery, names.get(delivery.endpoint_id, "deleted channel"))
+            DeliveryRow(
+                delivery,
+                delivery.event.capitalize(),
+                reverse("alert-delivery-replay", args=[rule.workspace_id, rule.pk, delivery.pk]),
+                names.get(delivery.endpoint_id, "deleted channel"),
+            )
             for delivery in deliveries.newest_first()[:PAGE_SIZE]
         ],
         "silences": SILENCES.items(),

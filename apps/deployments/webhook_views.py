@@ -9,6 +9,7 @@ from django import forms
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect
+from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
@@ -17,10 +18,11 @@ from apps.core.tenancy import get_or_404
 from apps.deployments.models import Deployment, DeploymentEvent, DeploymentWebhook
 from apps.deployments.services import webhooks as services
 from apps.organizations.permissions import Permission
-from apps.web_ui.pages import PageRequest, form_page, save_form, workspace_page
+from apps.web_ui.pages import PageRequest, form_page, read_offset, save_form, workspace_page
 from apps.webhooks import endpoints
+from apps.webhooks.models import Delivery
+from apps.webhooks.pages import PAGE_SIZE, DeliveryRow, EndpointRow, HeadersField
 
-PAGE_SIZE = 50
 _EVENT_NAMES = {
     DeploymentEvent.DEPLOYED: "Revision deployed",
     DeploymentEvent.FAILED: "Revision failed",
@@ -42,29 +44,12 @@ class DeploymentWebhookForm(forms.Form):
         label="Deployment",
         empty_label="All deployments",
     )
-    headers = forms.CharField(
-        required=False,
-        max_length=20_000,
-        label="Headers",
-        widget=forms.Textarea(attrs={"rows": 3}),
-        help_text="One `Name: value` in each line. Values are stored encrypted and not shown.",
-    )
+    headers = HeadersField()
 
     def __init__(self, workspace_id: UUID, data: Any = None) -> None:
         super().__init__(data)
         rows = Deployment.objects.for_workspace(workspace_id).present().order_by("name")
         self.fields["deployment"].queryset = rows  # type: ignore[attr-defined]
-
-    def clean_headers(self) -> dict[str, str]:
-        headers = {}
-        for line in self.cleaned_data["headers"].splitlines():
-            name, separator, value = line.partition(":")
-            if not line.strip():
-                continue
-            if not separator:
-                raise forms.ValidationError("Write each header as `Name: value`.")
-            headers[name.strip()] = value.strip()
-        return headers
 
 
 @never_cache
@@ -74,7 +59,7 @@ def settings_deployment_webhooks(request: PageRequest) -> HttpResponse:
     """List the webhooks; the form creates one and shows its signing secret once."""
     workspace_id = request.caller.workspace_id
     form = DeploymentWebhookForm(workspace_id, request.POST or None)
-    context: dict[str, Any] = {}
+    context: dict[str, Any] = {"title": "Deployment webhooks"}
     if request.method == "POST":
         request.caller.require(Permission.DEPLOYMENTS_WRITE)
 
@@ -88,7 +73,7 @@ def settings_deployment_webhooks(request: PageRequest) -> HttpResponse:
     rows = DeploymentWebhook.objects.for_workspace(workspace_id).select_related("deployment")
     context |= {
         "form": form,
-        "rows": [(row, _describe_events(row)) for row in rows.order_by("created_at", "pk")],
+        "rows": [_endpoint_row(row) for row in rows.order_by("created_at", "pk")],
         "may_write": request.caller.may(Permission.DEPLOYMENTS_WRITE),
     }
     return form_page(request, "deployments/webhooks.html", context, form)
@@ -109,18 +94,14 @@ def settings_deployment_webhook(request: PageRequest, deployment_webhook_id: UUI
             services.send_test(webhook=webhook)
             messages.success(request, "The test is sent.")
             return redirect("settings-deployment-webhook", webhook.workspace_id, webhook.pk)
-    text = request.GET.get("from", "")
-    offset = int(text) if text.isdecimal() and len(text) < 8 else 0
+    offset = read_offset(request)
     deliveries = list(endpoints.list_deliveries(webhook)[offset : offset + PAGE_SIZE + 1])
     context = {
         "webhook": webhook,
         "secret": secret,
         "events": _describe_events(webhook),
-        "rows": [
-            (row, _EVENT_NAMES.get(DeploymentEvent(row.event)) if row.event != "test" else "Test")
-            for row in deliveries[:PAGE_SIZE]
-        ],
-        "next_offset": offset + PAGE_SIZE if len(deliveries) > PAGE_SIZE else None,
+        "rows": [_delivery_row(row) for row in deliveries[:PAGE_SIZE]],
+        "next_url": f"?from={offset + PAGE_SIZE}" if len(deliveries) > PAGE_SIZE else "",
         "may_write": request.caller.may(Permission.DEPLOYMENTS_WRITE),
     }
     return form_page(request, "deployments/webhook_deliveries.html", context)
@@ -160,4 +141,32 @@ def _find(request: PageRequest, webhook_id: UUID) -> DeploymentWebhook:
 def _describe_events(webhook: DeploymentWebhook) -> str:
     return ", ".join(
         name.lower() for event, name in _EVENT_NAMES.items() if event in webhook.events
+    )
+
+
+def _endpoint_row(webhook: DeploymentWebhook) -> EndpointRow:
+    ids = [webhook.workspace_id, webhook.pk]
+    return EndpointRow(
+        webhook,
+        webhook.deployment.name if webhook.deployment is not None else "all deployments",
+        _describe_events(webhook),
+        reverse("settings-deployment-webhook", args=ids),
+        reverse("settings-deployment-webhook-delete", args=ids),
+    )
+
+
+def _delivery_row(delivery: Delivery) -> DeliveryRow:
+    payload = delivery.payload
+    replay_url = reverse(
+        "settings-deployment-webhook-replay",
+        args=[delivery.workspace_id, delivery.endpoint_id, delivery.pk],
+    )
+    if delivery.event == services.TEST:
+        return DeliveryRow(delivery, "Test", replay_url)
+    return DeliveryRow(
+        delivery,
+        _EVENT_NAMES[DeploymentEvent(delivery.event)],
+        replay_url,
+        f"{payload['deployment_name']}, revision {payload['revision_number']}",
+        payload["url"],
     )

@@ -20,7 +20,7 @@ from apps.exports.models import BulkExport, Destination, DestinationKind, Export
 from apps.exports.parquet import CONTENT_TYPE
 from apps.organizations.permissions import Permission
 from apps.tracing.api.downloads import signed_file_url
-from apps.web_ui.pages import PageRequest, form_page, save_form, workspace_page
+from apps.web_ui.pages import PageRequest, form_page, read_offset, save_form, workspace_page
 
 PAGE_SIZE = 50
 MAX_PARTS = 400
@@ -73,7 +73,7 @@ def _load_exports(request: PageRequest) -> Any:
 def export_list(request: PageRequest) -> HttpResponse:
     """List exports, newest first; an htmx request gets only the rows."""
     workspace_id = request.caller.workspace_id
-    offset = _parse_offset(request.GET.get("from", ""))
+    offset = read_offset(request)
     exports = list(
         _load_exports(request).order_by("-created_at", "-pk")[offset : offset + PAGE_SIZE + 1]
     )
@@ -88,10 +88,6 @@ def export_list(request: PageRequest) -> HttpResponse:
     }
     fragment = "#rows" if request.htmx else ""
     return render(request, f"exports/export_list.html{fragment}", context)
-
-
-def _parse_offset(text: str) -> int:
-    return int(text) if text.isdecimal() and len(text) < 8 else 0
 
 
 @require_http_methods(["GET", "POST"])

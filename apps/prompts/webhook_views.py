@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from django import forms
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
@@ -17,10 +18,12 @@ from apps.core.tenancy import get_or_404
 from apps.organizations.permissions import Permission
 from apps.prompts.models import PromptWebhook, Repository, WebhookEvent
 from apps.prompts.services import webhooks as services
-from apps.web_ui.pages import PageRequest, form_page, save_form, workspace_page
+from apps.web_ui.pages import PageRequest, form_page, read_offset, save_form, workspace_page
+from apps.web_ui.templatetags.web_ui import short_id
 from apps.webhooks import endpoints
+from apps.webhooks.models import Delivery
+from apps.webhooks.pages import PAGE_SIZE, DeliveryRow, EndpointRow, HeadersField
 
-PAGE_SIZE = 50
 _EVENTS = [
     (WebhookEvent.COMMIT, "Commits"),
     (WebhookEvent.TAG_CREATE, "New tags"),
@@ -43,13 +46,7 @@ class PromptWebhookForm(forms.Form):
         label="Prompts",
         help_text="Names, separated by commas. Empty: all prompts of the workspace.",
     )
-    headers = forms.CharField(
-        required=False,
-        max_length=20_000,
-        label="Headers",
-        widget=forms.Textarea(attrs={"rows": 3}),
-        help_text="One `Name: value` in each line. Values are stored encrypted and not shown.",
-    )
+    headers = HeadersField()
 
     def __init__(self, workspace_id: UUID, data: object = None) -> None:
         super().__init__(data)  # type: ignore[arg-type]  # a query dictionary or None
@@ -63,25 +60,6 @@ class PromptWebhookForm(forms.Form):
             raise forms.ValidationError(f"There is no prompt {unknown[0]}.")
         return list(ids.values())
 
-    def clean_headers(self) -> dict[str, str]:
-        headers = {}
-        for line in self.cleaned_data["headers"].splitlines():
-            name, separator, value = line.partition(":")
-            if not line.strip():
-                continue
-            if not separator:
-                raise forms.ValidationError("Write each header as `Name: value`.")
-            headers[name.strip()] = value.strip()
-        return headers
-
-
-@dataclass
-class IssuedSecret:
-    """A signing secret, which is shown once."""
-
-    secret: str = ""
-    webhook: PromptWebhook | None = None
-
 
 @never_cache
 @require_http_methods(["GET", "POST"])
@@ -89,13 +67,14 @@ class IssuedSecret:
 def settings_prompt_webhooks(request: PageRequest) -> HttpResponse:
     """List the webhooks; the form creates one and shows its signing secret once."""
     workspace_id = request.caller.workspace_id
-    form, issued = PromptWebhookForm(workspace_id, request.POST or None), IssuedSecret()
+    form = PromptWebhookForm(workspace_id, request.POST or None)
+    context: dict[str, Any] = {"title": "Prompt webhooks"}
     if request.method == "POST":
         request.caller.require(Permission.PROMPTS_WRITE)
 
         def create() -> None:
             fields = form.cleaned_data
-            issued.webhook, issued.secret = services.create_webhook(
+            context["new_webhook"], context["secret"] = services.create_webhook(
                 workspace_id=workspace_id,
                 fields={
                     "url": fields["url"],
@@ -114,13 +93,9 @@ def settings_prompt_webhooks(request: PageRequest) -> HttpResponse:
         .filter(pk__in=included)
         .values_list("pk", "handle")
     )
-    context = {
+    context |= {
         "form": form,
-        "issued": issued,
-        "rows": [
-            (row, [names[pk] for pk in row.include_prompts if pk in names], _events_of(row))
-            for row in rows
-        ],
+        "rows": [_endpoint_row(row, names) for row in rows],
         "may_write": request.caller.may(Permission.PROMPTS_WRITE),
     }
     return form_page(request, "prompts/webhooks.html", context, form)
@@ -131,14 +106,13 @@ def settings_prompt_webhooks(request: PageRequest) -> HttpResponse:
 def settings_prompt_webhook(request: PageRequest, webhook_id: UUID) -> HttpResponse:
     """List the deliveries of a webhook with their attempts, newest first."""
     webhook = _find(request, webhook_id)
-    text = request.GET.get("from", "")
-    offset = int(text) if text.isdecimal() and len(text) < 8 else 0
+    offset = read_offset(request)
     deliveries = list(endpoints.list_deliveries(webhook)[offset : offset + PAGE_SIZE + 1])
     context = {
         "webhook": webhook,
         "events": _events_of(webhook),
-        "rows": [(row, _EVENT_NAMES[row.event]) for row in deliveries[:PAGE_SIZE]],
-        "next_offset": offset + PAGE_SIZE if len(deliveries) > PAGE_SIZE else None,
+        "rows": [_delivery_row(row) for row in deliveries[:PAGE_SIZE]],
+        "next_url": f"?from={offset + PAGE_SIZE}" if len(deliveries) > PAGE_SIZE else "",
         "may_write": request.caller.may(Permission.PROMPTS_WRITE),
     }
     return render(request, "prompts/webhook_deliveries.html", context)
@@ -150,8 +124,8 @@ def settings_prompt_webhook(request: PageRequest, webhook_id: UUID) -> HttpRespo
 def settings_prompt_webhook_secret(request: PageRequest, webhook_id: UUID) -> HttpResponse:
     """Replace the signing secret and show the new one."""
     webhook = _find(request, webhook_id)
-    issued = IssuedSecret(services.replace_secret(webhook=webhook), webhook)
-    return render(request, "prompts/webhook_secret.html", {"issued": issued})
+    context = {"webhook": webhook, "secret": services.replace_secret(webhook=webhook)}
+    return render(request, "prompts/webhook_secret.html", context)
 
 
 @require_POST
@@ -186,3 +160,29 @@ def _find(request: PageRequest, webhook_id: UUID) -> PromptWebhook:
 
 def _events_of(webhook: PromptWebhook) -> str:
     return ", ".join(label.lower() for event, label in _EVENTS if event in webhook.triggers)
+
+
+def _endpoint_row(webhook: PromptWebhook, prompt_names: dict[UUID, str]) -> EndpointRow:
+    names = [prompt_names[pk] for pk in webhook.include_prompts if pk in prompt_names]
+    ids = [webhook.workspace_id, webhook.pk]
+    return EndpointRow(
+        webhook,
+        ", ".join(names) or ("deleted prompts" if webhook.include_prompts else "all prompts"),
+        _events_of(webhook),
+        reverse("settings-prompt-webhook", args=ids),
+        reverse("settings-prompt-webhook-delete", args=ids),
+    )
+
+
+def _delivery_row(delivery: Delivery) -> DeliveryRow:
+    payload, workspace_id = delivery.payload, delivery.workspace_id
+    name, commit = payload["prompt_name"], payload["commit_hash"]
+    ids = [workspace_id, delivery.endpoint_id, delivery.pk]
+    tag = f" {payload['tag_name']}" if payload.get("tag_name") else ""
+    return DeliveryRow(
+        delivery,
+        f"{_EVENT_NAMES[delivery.event]}{tag}",
+        reverse("settings-prompt-webhook-replay", args=ids),
+        f"{name}:{short_id(commit)}",
+        f"{reverse('prompt-detail', args=[workspace_id, name])}?commit={commit[:12]}",
+    )

@@ -131,6 +131,12 @@ def form_page(
     return render(request, template, context, status=status)
 
 
+def read_offset(request: HttpRequest) -> int:
+    """The position in a list that the parameter `from` names; 0 for anything else."""
+    text = request.GET.get("from", "")
+    return int(text) if text.isdecimal() and len(text) < 8 else 0
+
+
 def keep_private(response: HttpResponse) -> HttpResponse:
     """Exclude search engines, referrers, and caches that would outlive a public link."""
     response["X-Robots-Tag"] = "noindex, nofollow"

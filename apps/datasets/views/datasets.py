@@ -22,7 +22,7 @@ from apps.datasets.services import datasets as services
 from apps.datasets.services.datasets import get_dataset
 from apps.datasets.services.removal import removal_time, restore_dataset
 from apps.organizations.permissions import Permission
-from apps.web_ui.pages import PageRequest, form_page, save_form, workspace_page
+from apps.web_ui.pages import PageRequest, form_page, read_offset, save_form, workspace_page
 
 
 @require_GET
@@ -74,11 +74,6 @@ def dataset_trash(request: PageRequest) -> HttpResponse:
         "may_delete": request.caller.may(Permission.DATASETS_DELETE),
     }
     return render(request, "datasets/dataset_trash.html", context)
-
-
-def read_offset(request: PageRequest) -> int:
-    text = request.GET.get("from", "")
-    return int(text) if text.isdecimal() and len(text) < 8 else 0
 
 
 @require_http_methods(["GET", "POST"])

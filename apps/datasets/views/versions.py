@@ -19,9 +19,8 @@ from apps.datasets.pages.base import dataset_context
 from apps.datasets.services.datasets import get_dataset
 from apps.datasets.services.tags import list_tags, move_tag, remove_tag
 from apps.datasets.services.versions import find_version, resolve_as_of, versions_of
-from apps.datasets.views.datasets import read_offset
 from apps.organizations.permissions import Permission
-from apps.web_ui.pages import PageRequest, save_form, workspace_page
+from apps.web_ui.pages import PageRequest, read_offset, save_form, workspace_page
 
 
 @require_GET
