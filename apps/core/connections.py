@@ -95,7 +95,11 @@ class LoopDatabase:
         connection = await psycopg.AsyncConnection.connect(
             **connection_parameters(), autocommit=True, connect_timeout=5
         )
-        await connection.execute(f"SET TIME ZONE '{settings.TIME_ZONE}'")
+        try:
+            await connection.execute(f"SET TIME ZONE '{settings.TIME_ZONE}'")
+        except BaseException:
+            await connection.close()
+            raise
         return connection
 
     async def aclose(self) -> None:

@@ -31,7 +31,11 @@ async def connect() -> Connection:
     connection = await psycopg.AsyncConnection.connect(
         **connection_parameters(), autocommit=True, connect_timeout=5, prepare_threshold=1
     )
-    await connection.execute("SET lock_timeout = '5s'; SET statement_timeout = '60s'")
+    try:
+        await connection.execute("SET lock_timeout = '5s'; SET statement_timeout = '60s'")
+    except BaseException:
+        await connection.close()
+        raise
     return connection
 
 
@@ -42,6 +46,7 @@ class ConnectionPool:
         self._size = size
         self._idle: list[Connection] = []
         self._free = asyncio.Semaphore(size)
+        self._is_closed = False
 
     @contextlib.asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
@@ -53,9 +58,10 @@ class ConnectionPool:
             except BaseException:
                 await connection.close()
                 raise
-            if connection.closed or connection.broken:
-                return
-            self._idle.append(connection)
+            if self._is_closed or connection.broken:
+                await connection.close()
+            elif not connection.closed:
+                self._idle.append(connection)
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
@@ -75,6 +81,8 @@ class ConnectionPool:
         return await retry_transient(fetch)
 
     async def close(self) -> None:
+        """Close the idle connections, and each other one when its caller has returned it."""
+        self._is_closed = True
         while self._idle:
             await self._idle.pop().close()
 
