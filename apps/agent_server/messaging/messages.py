@@ -18,13 +18,17 @@ from uuid import UUID
 
 import msgpack
 import redis
+from django.conf import settings
+from redis.asyncio.connection import parse_url
 
 from apps.agent_server.messaging.redis_connection import Command
 
 RUNS = "slipway:runs"
 CALLS = "slipway:calls"
-CANCELS = "slipway:cancels"
-SCHEDULES = "slipway:alarms"
+# Redis publishes across its databases, of which another installation may have one.
+_DATABASE = parse_url(settings.REDIS_URL).get("db", 0)
+CANCELS = f"slipway:cancels:{_DATABASE}"
+SCHEDULES = f"slipway:alarms:{_DATABASE}"
 CALL_QUEUE_TTL_SECONDS = 180
 """Lifetime of the queue of graph calls when no engine reads it."""
 RESPONSE_TTL_SECONDS = 60
