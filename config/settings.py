@@ -74,6 +74,7 @@ INSTALLED_APPS = [
     "apps.alerts",
     "apps.agent_runtime",
     "apps.accounts",
+    "apps.platform_mcp",
     "apps.console",
     "apps.operators",
 ]

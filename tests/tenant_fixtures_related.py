@@ -9,6 +9,7 @@ from django.db import connection
 from django.utils.timezone import now
 
 from apps.agent_server.models import (
+    A2APushConfig,
     A2ATask,
     AgentRun,
     Assistant,
@@ -57,10 +58,16 @@ def create_agent_rows(agent: Deployment, run: AgentRun, item: StoreItem, mark: s
     UnreportedAttempt(
         workspace=workspace, run_id=run.pk, attempt=1, error=mark, ended_at=now(), due_at=now()
     ).save()
-    A2ATask(
+    task = A2ATask(
         workspace=workspace, deployment=agent, thread=thread, context_id=mark, run_id=run.pk,
         assistant_id=run.assistant_id, history=[{"messageId": mark}], output={"a": mark},
-    ).save()  # fmt: skip
+    )  # fmt: skip
+    task.save()
+    push = A2APushConfig(
+        workspace=workspace, task=task, config_id=mark, url=f"https://{mark}.example/"
+    )
+    push.secrets = {"token": mark, "scheme": "Bearer", "credentials": mark}
+    push.save()
     StoreVector.objects.create(item=item, position=0, path=mark, dims=2, embedding=[0.0, 1.0])
     webhooks.create_secret(agent)
     replace_variables(deployment=agent, variables={mark.upper(): mark})

@@ -12,6 +12,7 @@ from apps.core.json import loads
 
 if TYPE_CHECKING:
     from apps.agent_server.models import (  # noqa: F401
+        A2APushConfig,
         A2ATask,
         AgentRun,
         Assistant,
@@ -65,6 +66,10 @@ class AgentRunQuerySet(models.QuerySet["AgentRun"]):
 
 
 class A2ATaskQuerySet(models.QuerySet["A2ATask"]):
+    pass
+
+
+class A2APushConfigQuerySet(models.QuerySet["A2APushConfig"]):
     pass
 
 

@@ -245,11 +245,12 @@ SqlBatch = list[tuple[str, list[Any]]]
 
 
 def end(ends: Sequence[End]) -> SqlBatch:
-    """Statements that end runs and their A2A tasks, and schedule their webhooks."""
+    """Statements that end runs and their A2A tasks, and schedule what is sent of both."""
     run_ids = [end.run_id for end in ends]
     return [
         (END_RUNS, transpose(ends)),
         (a2a.END_TASKS, [run_ids]),
+        (a2a.ADD_PUSHES_OF_ENDED, [run_ids]),
         (webhooks.ADD_DUE, [run_ids]),
     ]
 

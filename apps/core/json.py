@@ -8,6 +8,8 @@ from typing import Any
 
 import orjson
 
+from apps.core.errors import Invalid
+
 _OPTIONS = orjson.OPT_NON_STR_KEYS | orjson.OPT_UTC_Z
 MAX_DEPTH = 200
 """Nesting levels of JSON that clients send."""
@@ -147,3 +149,14 @@ def storable(text: bytes) -> bytes:
         backslashes = len(previous) - len(previous.rstrip(b"\\"))
         pieces += [b"\\u0000" if backslashes % 2 else b"\\ufffd", part]
     return b"".join(pieces)
+
+
+def read_json(raw: bytes) -> Any:
+    """Parse JSON that can be stored: no U+0000, and not nested too deep to be serialized."""
+    try:
+        value = loads_exact(storable(raw))
+    except ValueError:
+        raise Invalid("Invalid JSON in request body") from None
+    if is_too_deep(value, raw):
+        raise Invalid(f"JSON nested deeper than {MAX_DEPTH} levels in request body")
+    return value

@@ -22,6 +22,7 @@ ENCRYPTED_COLUMNS: dict[str, tuple[str, ...]] = {
     "deployments.DeploymentWebhook": ("encrypted_headers", "secret"),
     "exports.Destination": ("secret",),
     "agent_server.WebhookSecret": ("secret", "previous"),
+    "agent_server.A2APushConfig": ("encrypted_secrets",),
     "feedback.FeedbackToken": ("token",),
     "alerts.AlertAction": ("encrypted_config", "secret"),
     "prompts.PromptWebhook": ("encrypted_headers", "secret"),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from django.db import connection, transaction
+from django.db.models import Sum
 
 from apps.audit.actions import Action
 from apps.audit.services import Target, record
@@ -68,6 +69,21 @@ def list_days(workspace_id: UUID, first: date, last: date) -> list[UsageDay]:
     return [
         rows_by_day.get(day) or UsageDay(workspace_id=workspace_id, day=day) for day in all_days
     ]
+
+
+def sum_by_workspace(
+    organization_id: UUID, first: date, last: date, workspace_ids: Collection[UUID] | None
+) -> dict[UUID, dict[str, int]]:
+    """Return the sum of each measure per workspace with usage, in all or in these workspaces."""
+    rows = UsageDay.unscoped.filter(workspace__organization_id=organization_id)
+    if workspace_ids is not None:
+        rows = rows.filter(workspace_id__in=workspace_ids)
+    sums = rows.between(first, last).values("workspace_id").order_by("workspace_id")
+    totals = sums.annotate(**{f"total_{name}": Sum(name) for name in MEASURES})
+    return {
+        row["workspace_id"]: {name: int(row[f"total_{name}"]) for name in MEASURES}
+        for row in totals
+    }
 
 
 @transaction.atomic

@@ -14,16 +14,25 @@ from django.db.models import F
 from django.utils import timezone
 
 from apps.agent_server import run_state_sql
-from apps.agent_server.models import AgentRun, WebhookDelivery, WebhookSecret
+from apps.agent_server.a2a.statements import TASK_KEY
+from apps.agent_server.models import (
+    A2APushConfig,
+    A2ATask,
+    AgentRun,
+    WebhookDelivery,
+    WebhookSecret,
+)
 from apps.agent_server.run_state_sql import End
 from apps.agent_server.services import deliveries, webhooks
 from apps.agent_server.services.cancel_runs import _execute_all as execute_all
 from apps.agent_server.webhooks import delivery_worker, statements
 from apps.core import secrets
+from apps.core.ids import uuid7
 from apps.deployments.models import EnvironmentVariable
 from apps.deployments.services.environment import encrypt_variables
 from apps.webhooks import delivery_request
 from apps.webhooks import delivery_worker as shared_worker
+from apps.webhooks.tasks import delivery_worker as push_worker
 from tests.agent_runtime.factories import make_run, make_thread
 from tests.installation import wait_until
 from tests.receiver import Receiver
@@ -473,3 +482,29 @@ def test_unexpected_failures_of_sending_count_as_attempts(end_run, receiver, mon
 
     assert (row.status, row.attempts) == ("given_up", 9)
     assert {entry["error"] for entry in row.log} == {"The webhook could not be sent."}
+
+
+def test_the_engine_notifies_clients_of_a2a(engine, revision, configure, receiver):
+    thread = make_thread(revision)
+    task_id = uuid7()
+    run = make_run(thread, "collect", kwargs={"input": ITEM}, metadata={TASK_KEY: str(task_id)})
+    task = A2ATask(
+        id=task_id, workspace=thread.workspace, deployment=thread.deployment, thread=thread,
+        assistant_id=run.assistant_id, context_id="c", run_id=run.pk,
+    )  # fmt: skip
+    task.save()
+    config = A2APushConfig(workspace=thread.workspace, task=task, config_id="p", url=receiver.url)
+    config.secrets = {"token": "t0ken", "scheme": "", "credentials": ""}
+    config.save()
+
+    engine.call(engine.engine.claim_or_queue, thread.pk)
+    received = [receiver.next() for _ in range(3)]
+    push_worker.stop()
+
+    updates = [next(iter(request.json().items())) for request in received]
+    states = {update["status"]["state"] for kind, update in updates if kind == "statusUpdate"}
+    assert states == {"TASK_STATE_WORKING", "TASK_STATE_COMPLETED"}
+    [artifact] = [update["artifact"] for kind, update in updates if kind == "artifactUpdate"]
+    assert artifact["parts"] == [{"data": ITEM}]
+    assert {update["taskId"] for _, update in updates} == {str(task_id)}
+    assert {request.headers["x-a2a-notification-token"] for request in received} == {"t0ken"}

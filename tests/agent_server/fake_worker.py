@@ -10,7 +10,7 @@ import redis.asyncio
 from django.db import connection, transaction
 from django.utils import timezone
 
-from apps.agent_server.a2a.statements import END_TASKS
+from apps.agent_server.a2a.statements import ADD_PUSHES_OF_ENDED, END_TASKS
 from apps.agent_server.messaging import messages
 from apps.agent_server.models import AgentRun, Thread
 from apps.agent_server.statuses import RunStatus, ThreadStatus
@@ -108,3 +108,4 @@ def _end(run: AgentRun, status: str, values: Any, interrupts: Any, error: Any) -
     )
     with connection.cursor() as cursor:
         cursor.execute(END_TASKS, [[run.pk]])
+        cursor.execute(ADD_PUSHES_OF_ENDED, [[run.pk]])

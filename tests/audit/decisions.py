@@ -12,6 +12,7 @@ REASONS = {
     "log": "a message is sent, which the log of deliveries has",
     "none": "nothing is changed: the request is refused or not stored",
     "mail": "an email is sent to the owner of the address; what its link does is audited",
+    "tools": "a tool requests other routes, which record what they change",
     "self": "a step of sign-in or sign-out, whose end is audited",
     "invoice": "invoice details: the account's rows are billing's own record",
 }
@@ -42,6 +43,7 @@ post /account/verify/<str:key> -> [self]
 post /account/oidc/<str:provider_id>/callback -> user.signed_in
 post /oauth/device/code -> [self]
 post /oauth/token -> [self]
+post /mcp -> [tools]
 post /end-impersonation -> impersonation.ended
 post /sign-in -> user.signed_in
 post /sign-out -> user.signed_out

@@ -32,6 +32,7 @@ from apps.agent_server.a2a import statements as a2a
 from apps.agent_server.run_state_sql import End, SqlBatch
 from apps.agent_server.webhooks import delivery_worker
 from apps.agent_server.webhooks import statements as webhooks
+from apps.webhooks.tasks import delivery_worker as push_worker
 
 logger = logging.getLogger(__name__)
 
@@ -265,6 +266,7 @@ class GroupCommitWriter:
             task_runs = [entry.token.run_id for entry in batch.run_ends if entry.has_task]
             if task_runs:
                 await run(a2a.END_TASKS, [task_runs])
+                await run(a2a.ADD_PUSHES_OF_ENDED, [task_runs])
             webhook_runs = [entry.token.run_id for entry in batch.run_ends if entry.has_webhook]
             if webhook_runs:
                 await run(webhooks.ADD_DUE, [webhook_runs])
@@ -306,7 +308,16 @@ class GroupCommitWriter:
             head_by_thread = {row[0]: checkpoint_to_frame(row) for row in await heads.fetchall()}
         if webhook_runs:
             delivery_worker.wake()
+        if task_runs:
+            push_worker.wake()
         self._notify(batch, valid, to_roll_back, runs, head_by_thread)
+        started = [item.run_id for item in runs if a2a.TASK_MARKER in item.metadata]
+        if started:
+            # In its own transaction, as it needs the runs that were claimed: it may be lost.
+            try:
+                await run(a2a.ADD_PUSHES_OF_STARTED, [started])
+            except TRANSIENT as error:
+                logger.warning("Clients of A2A are not notified of started tasks: %s", error)
         if unclaimed is not None:
             for thread, organization_id, deployment_id in await unclaimed.fetchall():
                 self._on_no_slot(thread, SlotOwner(organization_id, deployment_id))

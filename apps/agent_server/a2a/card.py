@@ -30,7 +30,7 @@ def build_card(route: Route, assistant: Assistant) -> JSONObject:
         ],
         "capabilities": {
             "streaming": True,
-            "pushNotifications": False,
+            "pushNotifications": not route.serving.http.disable_webhooks,
             "extendedAgentCard": False,
         },
     }
@@ -50,7 +50,7 @@ def build_legacy_card(route: Route, assistant: Assistant) -> JSONObject:
         "preferredTransport": "JSONRPC",
         "capabilities": {
             "streaming": True,
-            "pushNotifications": False,
+            "pushNotifications": not route.serving.http.disable_webhooks,
             "stateTransitionHistory": False,
         },
     }

@@ -16,7 +16,6 @@ from typing import Any, cast
 from apps.agent_server.a2a.rpc import (
     CONTENT_TYPE_NOT_SUPPORTED,
     INVALID_PARAMS,
-    PUSH_NOT_SUPPORTED,
     A2AError,
     A2ARequest,
 )
@@ -33,6 +32,8 @@ MAX_ID_LENGTH = 255
 MAX_PARTS = 100
 DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE = 50, 100
 _CONTENT = ("text", "raw", "url", "data")
+_SCHEME = re.compile(r"[\w!#$%&'*+.^`|~-]{1,100}", re.ASCII)
+_HEADER_VALUE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]{0,4094}[\x21-\x7e])?")
 _SNAKE = re.compile(r"_([a-z])")
 _ROLES = {"ROLE_USER": "ROLE_USER", "user": "ROLE_USER", "ROLE_AGENT": "", "agent": ""}
 _STATES: dict[str, TaskState | None] = {
@@ -102,6 +103,18 @@ def _number(fields: Mapping[str, Any], name: str, least: int, most: int) -> int 
 
 
 @dataclass(frozen=True, slots=True)
+class PushConfig:
+    """Where and how a client wants to be notified of a task."""
+
+    config_id: str | None
+    """None to let the server name it."""
+    url: str
+    token: str = ""
+    scheme: str = ""
+    credentials: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class SendParams:
     """The parameters of both ways to send a message."""
 
@@ -112,6 +125,8 @@ class SendParams:
     returns_immediately: bool
     history_length: int | None
     metadata: JSONObject = field(default_factory=dict)
+    push_config: PushConfig | None = None
+    """The address that is to be notified of a new or resumed task."""
 
 
 def read_send_params(request: A2ARequest) -> SendParams:
@@ -120,8 +135,10 @@ def read_send_params(request: A2ARequest) -> SendParams:
         raise invalid("message: is required.")
     message = _object(fields, "message")
     configuration = _object(fields, "configuration")
-    if {"pushNotificationConfig", "taskPushNotificationConfig"} & configuration.keys():
-        raise A2AError(PUSH_NOT_SUPPORTED)
+    name = "pushNotificationConfig" if request.is_legacy else "taskPushNotificationConfig"
+    push_config = None
+    if name in configuration:
+        push_config = _read_push_config(_object(configuration, name), is_legacy=request.is_legacy)
     _check_output_modes(configuration.get("acceptedOutputModes"))
     returns_immediately = (
         not _flag(configuration, "blocking", default=True)
@@ -135,6 +152,7 @@ def read_send_params(request: A2ARequest) -> SendParams:
         returns_immediately,
         _number(configuration, "historyLength", 0, 2**31 - 1),
         _metadata(fields),
+        push_config,
     )
 
 
@@ -291,3 +309,63 @@ def _read_time(value: Any) -> datetime | None:
     if parsed is None or parsed.tzinfo is None:
         raise invalid("statusTimestampAfter: must be a timestamp with a time zone.")
     return parsed
+
+
+@dataclass(frozen=True, slots=True)
+class PushParams:
+    """The parameters of a request about the push configurations of a task."""
+
+    task_id: str
+    config_id: str | None
+    page_size: int
+    page_token: str | None
+
+
+def read_new_push_params(request: A2ARequest) -> tuple[str, PushConfig]:
+    """Return the id of the task, and the configuration. 0.3 puts it into an object of its own."""
+    fields = _camel(request.params)
+    task_id = cast("str", _text(fields, "taskId", required=True))
+    if request.is_legacy:
+        fields = _object(fields, "pushNotificationConfig")
+    return task_id, _read_push_config(fields, is_legacy=request.is_legacy)
+
+
+def read_push_params(request: A2ARequest, *, needs_config: bool = False) -> PushParams:
+    """Read the ids. 0.3 calls the task `id`, and the configuration by a longer name."""
+    fields = _camel(request.params)
+    task_name, config_name = (
+        ("id", "pushNotificationConfigId") if request.is_legacy else ("taskId", "id")
+    )
+    task_id = cast("str", _text(fields, task_name, required=True))
+    return PushParams(
+        task_id,
+        _text(fields, config_name, required=needs_config),
+        _number(fields, "pageSize", 0, MAX_PAGE_SIZE) or DEFAULT_PAGE_SIZE,
+        _text(fields, "pageToken"),
+    )
+
+
+def _read_push_config(fields: JSONObject, *, is_legacy: bool) -> PushConfig:
+    authentication = _object(fields, "authentication")
+    if is_legacy:
+        schemes = authentication.get("schemes", [])
+        if not isinstance(schemes, list) or not all(isinstance(name, str) for name in schemes):
+            raise invalid("authentication.schemes: must be a list of strings.")
+        # The credentials are those of one scheme, which most clients name alone.
+        authentication = {**authentication, "scheme": schemes[0] if schemes else ""}
+    url = fields.get("url")
+    if not isinstance(url, str) or not url.lower().startswith(("https://", "http://")):
+        raise invalid("url: must begin with https:// or http://.")
+    scheme = _header_value(authentication, "scheme", _SCHEME)
+    credentials = _header_value(authentication, "credentials", _HEADER_VALUE)
+    if credentials and not scheme:
+        raise invalid("authentication.scheme: is required with credentials.")
+    token = _header_value(fields, "token", _HEADER_VALUE)
+    return PushConfig(_text(fields, "id"), url, token, scheme, credentials)
+
+
+def _header_value(fields: JSONObject, name: str, pattern: re.Pattern[str]) -> str:
+    value = fields.get(name, "")
+    if not isinstance(value, str) or (value and pattern.fullmatch(value) is None):
+        raise invalid(f"{name}: must be a text that a header can have.")
+    return value

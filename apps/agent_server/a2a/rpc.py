@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from apps.agent_server.schemas.base import read_json
 from apps.core.errors import Invalid
-from apps.core.json import dumps
+from apps.core.json import dumps, read_json
 
 JSONObject = dict[str, Any]
 RequestId = str | int | None

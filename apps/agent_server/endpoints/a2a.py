@@ -22,12 +22,12 @@ from apps.agent_server.models import Assistant
 from apps.agent_server.schemas.base import Body, Query
 from apps.agent_server.schemas.runs import RunBody
 from apps.agent_server.scope import Scope
-from apps.agent_server.services import a2a_tasks, assistants
+from apps.agent_server.services import a2a_push, a2a_tasks, assistants
 from apps.agent_server.services.graph_schemas import schema_cache
 from apps.agent_server.statuses import TaskState
 from apps.agent_server.streaming import sse
 from apps.agent_server.streaming.hub import get_hub
-from apps.agent_server.streaming.streams import BEGINNING, END, Event
+from apps.agent_server.streaming.streams import BEGINNING, END, Event, thread_channel
 from apps.agent_server.web.http_context import JSON, HttpRequestContext, Response
 from apps.core import errors
 from apps.core.ids import uuid7
@@ -40,8 +40,6 @@ JSONObject = dict[str, Any]
 CARD_MAX_AGE_SECONDS = 60
 STOP_TIMEOUT_SECONDS = 12.0
 """The engine abandons a run that does not stop within this time."""
-POLL_SECONDS = 1.0
-"""Interval at which the stream of a paused task looks for its next run."""
 _OPEN = frozenset({TaskState.SUBMITTED, TaskState.WORKING})
 _PING = b": ping\r\n\r\n"
 
@@ -177,7 +175,7 @@ def _handle(context: HttpRequestContext, name_or_id: str, request: A2ARequest) -
     if request.method is Method.SUBSCRIBE:
         return _subscribe(context, name_or_id, request)
     if request.method.is_push:
-        raise A2AError(rpc.PUSH_NOT_SUPPORTED)
+        return _handle_push(context, name_or_id, request)
     raise A2AError(rpc.UNSUPPORTED_OPERATION, "The agent has no extended card.")
 
 
@@ -293,6 +291,54 @@ def _encode_cancelled(ref: _TaskRef) -> bytes:
         return ref.request.encode_error(error)
 
 
+# Push notifications
+
+
+def _handle_push(context: HttpRequestContext, name_or_id: str, request: A2ARequest) -> Response:
+    """Set, read, list or delete addresses that are notified of a task."""
+    a2a_push.require_offered(Scope(context.admission.route))
+    if request.method is Method.CREATE_PUSH:
+        return _create_push(context, name_or_id, request)
+    needs_config = request.method is Method.DELETE_PUSH or (
+        request.method is Method.GET_PUSH and not request.is_legacy
+    )
+    fields = params.read_push_params(request, needs_config=needs_config)
+    # A configuration has the receiver's credentials, which readers of tasks do not need.
+    context.admit(Permission.AGENTS_RUN)
+    action: Literal["read", "update"] = "update" if request.method is Method.DELETE_PUSH else "read"
+    ref = _find_task(context, action, name_or_id, request, fields.task_id)
+    task = ref.read()
+    if request.method is Method.GET_PUSH:
+        row = a2a_push.get(ref.scope, task, fields.config_id)
+        return Response(request.encode_result(a2a_push.as_json(row, is_legacy=request.is_legacy)))
+    if request.method is Method.DELETE_PUSH:
+        a2a_push.delete(ref.scope, task, fields.config_id or "")
+        return Response(request.encode_result(None if request.is_legacy else {}))
+    page, next_token = a2a_push.list_page(ref.scope, task, fields)
+    configs = [a2a_push.as_json(row, is_legacy=request.is_legacy) for row in page]
+    result = configs if request.is_legacy else {"configs": configs, "nextPageToken": next_token}
+    return Response(request.encode_result(result))
+
+
+def _create_push(context: HttpRequestContext, name_or_id: str, request: A2ARequest) -> Response:
+    task_id, config = params.read_new_push_params(request)
+    context.admit(Permission.AGENTS_RUN)
+    ref = _find_task(context, "update", name_or_id, request, task_id)
+    a2a_push.check_address(ref.scope, config)
+    row = a2a_push.save(ref.scope, ref.read(), config, is_legacy=request.is_legacy)
+    return Response(request.encode_result(a2a_push.as_json(row, is_legacy=request.is_legacy)))
+
+
+def _push_request(
+    scope: Scope, request: A2ARequest, fields: SendParams
+) -> a2a_tasks.PushRequest | None:
+    """The address that came with a message, once it is checked."""
+    if fields.push_config is None:
+        return None
+    a2a_push.check_address(scope, fields.push_config)
+    return a2a_tasks.PushRequest(fields.push_config, request.is_legacy)
+
+
 # Messages
 
 
@@ -343,7 +389,12 @@ def _start_task(
     context_id = fields.context_id or str(thread_id)
     try:
         task = a2a_tasks.create(
-            scope, thread_id=thread_id, context_id=context_id, message=message, body=body
+            scope,
+            thread_id=thread_id,
+            context_id=context_id,
+            message=message,
+            body=body,
+            push=_push_request(scope, request, fields),
         )
     except ThreadOrAssistantNotFound:
         raise params.invalid("contextId: belongs to another caller.") from None
@@ -379,7 +430,8 @@ def _resume_task(
         "threads", "create_run", body, thread_id=str(task.thread_id)
     )
     task = a2a_tasks.get(scope, assistant_id, task.id)
-    task = a2a_tasks.resume(scope, task, message=fields.message, body=body)
+    push = _push_request(scope, request, fields)
+    task = a2a_tasks.resume(scope, task, message=fields.message, body=body, push=push)
     return _TaskRef(scope, assistant_id, task.id, request, fields.history_length), task
 
 
@@ -436,37 +488,73 @@ async def _relay_runs(
     *,
     is_subscription: bool,
 ) -> None:
+    ended_run_id = None if task.state in _OPEN else task.run_id
     while not context.must_end():
-        if task.state in _OPEN:
+        if task.run_id != ended_run_id:
+            # A run that has already ended is read from its beginning, too.
             async with run_events(context, task.run_id, heartbeat=_PING) as events:
                 async for event in events:
                     await stream.relay(event)
             if context.must_end():
                 break
+            ended_run_id = task.run_id
             task = await in_thread(ref.read)
             await stream.end_run(task)
+            if task.run_id != ended_run_id:
+                continue  # it was resumed in the meantime
         if task.state.is_final or not is_subscription:
             break
         task = await _wait_for_change(ref, task, context)
         if not context.must_end():
-            await stream.begin_run(task)
+            await stream.begin_run(task, is_new=task.run_id != ended_run_id)
+
+
+class _ThreadListener:
+    """Wakes a waiting stream at each notice of a thread."""
+
+    def __init__(self, thread_pk: UUID, woken: asyncio.Event) -> None:
+        self.channel = thread_channel(thread_pk).encode()
+        self._woken = woken
+
+    def on_message(self, payload: bytes) -> None:
+        self._woken.set()
+
+    def mark_stale(self) -> None:
+        self._woken.set()
 
 
 async def _wait_for_change(
     ref: _TaskRef, paused: TaskView, context: HttpRequestContext
 ) -> TaskView:
-    """Wait until a paused task is resumed or cancelled, or the context must end."""
+    """Wait until a paused task is resumed or cancelled, or the context must end.
+
+    The task is read at each notice of its thread, and at each heartbeat in case one was lost.
+    """
     woken = asyncio.Event()
-    async with context.keep_alive(woken.set):
+    thread_pk = await in_thread(a2a_tasks.find_thread_pk, paused)
+    async with _listening(thread_pk, woken), context.keep_alive(woken.set):
         while not context.must_end():
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(woken.wait(), POLL_SECONDS)
-                woken.clear()
-                await context.write(_PING)
             task = await in_thread(ref.read)
             if (task.run_id, task.state) != (paused.run_id, paused.state):
                 return task
+            await woken.wait()
+            woken.clear()
+            await context.write(_PING)
     return paused
+
+
+@contextlib.asynccontextmanager
+async def _listening(thread_pk: UUID | None, woken: asyncio.Event) -> AsyncIterator[None]:
+    """Set the event at each notice of the thread; a deleted task has none."""
+    if thread_pk is None:
+        yield
+        return
+    listener = _ThreadListener(thread_pk, woken)
+    get_hub().listen(listener)
+    try:
+        yield
+    finally:
+        get_hub().remove_listener(listener)
 
 
 @contextlib.asynccontextmanager
@@ -534,13 +622,17 @@ class _TaskStream:
         self._text = self._text + text if append else text
         await self.send(self._task.artifact_update([{"text": text}], append=append, is_last=False))
 
-    async def begin_run(self, task: TaskView) -> None:
-        """Send the state of a task that was resumed or cancelled, or whose new run has ended."""
-        self._task, self._message_id, self._text = task, None, ""
-        if task.state in _OPEN:
-            await self.send(task.status_update())
-        else:
+    async def begin_run(self, task: TaskView, *, is_new: bool) -> None:
+        """Send the state of a task that was resumed, or that was cancelled without a new run."""
+        self._message_id, self._text = None, ""
+        if not is_new:
             await self.end_run(task)
+            return
+        if task.state not in _OPEN:
+            # The new run has ended: its events are still to be sent.
+            task = replace(task, state=TaskState.SUBMITTED, error=None)
+        self._task = task
+        await self.send(task.status_update())
 
     async def end_run(self, task: TaskView) -> None:
         """Send the artifact, unless all of it was sent, and the state at the end of a run."""

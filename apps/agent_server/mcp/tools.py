@@ -11,10 +11,10 @@ from typing import Any
 from uuid import UUID
 
 from apps.agent_server import prepared_sql
-from apps.agent_server.mcp.messages import INVALID_PARAMS, RpcError
 from apps.agent_server.scope import Scope
 from apps.agent_server.services import assistants
 from apps.agent_server.services.graph_schemas import GraphSchemas, schema_cache
+from apps.core.mcp.messages import INVALID_PARAMS, RpcError
 
 JSONObject = dict[str, Any]
 PAGE_SIZE = 100

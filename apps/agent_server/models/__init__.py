@@ -5,6 +5,7 @@ client-visible id is unique within its deployment only, and rows have a separate
 """
 
 from apps.agent_server.models.a2a import A2ATask
+from apps.agent_server.models.a2a_push import A2APushConfig
 from apps.agent_server.models.assistants import Assistant, AssistantVersion
 from apps.agent_server.models.crons import Cron
 from apps.agent_server.models.store import StoreItem, StoreVector
@@ -20,6 +21,7 @@ from apps.agent_server.models.threads import (
 from apps.agent_server.models.webhooks import WebhookDelivery, WebhookSecret
 
 __all__ = [
+    "A2APushConfig",
     "A2ATask",
     "AgentRun",
     "Assistant",

@@ -17,7 +17,7 @@ from pydantic import (
 )
 
 from apps.core.errors import Invalid
-from apps.core.json import MAX_DEPTH, is_too_deep, loads, loads_exact, storable
+from apps.core.json import loads, loads_exact, read_json
 
 JSONObject = dict[str, Any]
 SortOrder = Literal["asc", "desc"]
@@ -72,17 +72,6 @@ def restore_fields(value: Any, exact: Any, names: Collection[str]) -> Any:
     if not isinstance(value, dict) or not isinstance(exact, dict):
         return value
     return value | {name: exact[name] for name in names if name in exact}
-
-
-def read_json(raw: bytes) -> Any:
-    """Parse JSON that can be stored: no U+0000, and not nested too deep to be serialized."""
-    try:
-        value = loads_exact(storable(raw))
-    except ValueError:
-        raise Invalid("Invalid JSON in request body") from None
-    if is_too_deep(value, raw):
-        raise Invalid(f"JSON nested deeper than {MAX_DEPTH} levels in request body")
-    return value
 
 
 def _to_invalid(error: ValidationError) -> Invalid:

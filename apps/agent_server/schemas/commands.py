@@ -11,13 +11,12 @@ from apps.agent_server.schemas.base import (
     NUL_ESCAPE,
     Body,
     JSONObject,
-    read_json,
     restore_fields,
     to_snake_case,
 )
 from apps.agent_server.schemas.runs import STREAM_MODES, RunBody
 from apps.core.errors import Invalid
-from apps.core.json import loads_exact
+from apps.core.json import loads_exact, read_json
 
 
 class MalformedParameters(Invalid):

@@ -13,7 +13,7 @@ from uuid import UUID
 from django.db import transaction
 
 from apps.agent_server import prepared_sql
-from apps.agent_server.a2a.params import ListParams, invalid
+from apps.agent_server.a2a.params import ListParams, PushConfig, invalid
 from apps.agent_server.a2a.rendering import TaskView
 from apps.agent_server.a2a.rpc import (
     TASK_NOT_CANCELABLE,
@@ -25,7 +25,14 @@ from apps.agent_server.a2a.statements import TASK_KEY
 from apps.agent_server.errors import AssistantNotFound
 from apps.agent_server.schemas.runs import RunBody
 from apps.agent_server.scope import Scope
-from apps.agent_server.services import assistants, cancel_runs, runs, threads
+from apps.agent_server.services import (
+    a2a_push,
+    assistants,
+    cancel_runs,
+    dispatch,
+    runs,
+    threads,
+)
 from apps.agent_server.statuses import RunStatus, TaskState
 from apps.core.ids import uuid7
 from apps.core.json import dumps_text, loads_exact
@@ -96,7 +103,7 @@ _CANCEL_PAUSED = """
 UPDATE agent_server_a2atask
 SET state = 'canceled', interrupts = NULL, updated_at = clock_timestamp()
 WHERE id = %s AND state = 'input-required'
-RETURNING id
+RETURNING run_id, thread_id
 """
 _HAS_MESSAGE = f"""
 SELECT EXISTS (
@@ -104,10 +111,18 @@ SELECT EXISTS (
     WHERE h.workspace_id = %s AND h.deployment_id = %s AND h.thread_id = %s
       AND {searchable("t.history")} @> %s::jsonb)
 """
+_THREAD = "SELECT thread_id FROM agent_server_a2atask WHERE id = %s"
 _GRAPH = """
 SELECT graph_id FROM agent_server_assistant
 WHERE workspace_id = %s AND deployment_id = %s AND assistant_id = %s AND graph_id = ANY(%s)
 """
+
+
+class PushRequest(NamedTuple):
+    """A checked address that came with a message, and the version of its client."""
+
+    config: PushConfig
+    is_legacy: bool
 
 
 class TaskPage(NamedTuple):
@@ -138,7 +153,13 @@ def has_message(scope: Scope, thread_id: UUID, message_id: str) -> bool:
 
 @transaction.atomic
 def create(
-    scope: Scope, *, thread_id: UUID, context_id: str, message: JSONObject, body: RunBody
+    scope: Scope,
+    *,
+    thread_id: UUID,
+    context_id: str,
+    message: JSONObject,
+    body: RunBody,
+    push: PushRequest | None = None,
 ) -> TaskView:
     """Create a task and its run. The thread is created if it is missing."""
     threads.insert(scope, thread_id, scope.owner_metadata)
@@ -146,11 +167,27 @@ def create(
     run = runs.create_on_thread(scope, thread_id, _with_task(body, task_id))
     history = dumps_text([message])
     row = prepared_sql.fetch_row(_INSERT, [task_id, context_id, history, run.run_id])
-    return _submitted((task_id, context_id, thread_id, run.run_id), history, row)
+    task = _submitted((task_id, context_id, thread_id, run.run_id), history, row)
+    if push is not None:
+        _notify(scope, task, push)
+    return task
+
+
+def _notify(scope: Scope, task: TaskView, push: PushRequest) -> None:
+    """Save the address that came with a message; tell it of the task."""
+    a2a_push.save(scope, task, push.config, is_legacy=push.is_legacy)
+    a2a_push.notify_submitted(task.run_id)
 
 
 @transaction.atomic
-def resume(scope: Scope, task: TaskView, *, message: JSONObject, body: RunBody) -> TaskView:
+def resume(
+    scope: Scope,
+    task: TaskView,
+    *,
+    message: JSONObject,
+    body: RunBody,
+    push: PushRequest | None = None,
+) -> TaskView:
     """Answer the questions of a paused task with a new run of it.
 
     Raises `A2AError` if the task or its thread has gone on in the meantime.
@@ -167,7 +204,12 @@ def resume(scope: Scope, task: TaskView, *, message: JSONObject, body: RunBody) 
     history = dumps_text([*loads_exact(task.history), question, message])
     row = prepared_sql.fetch_row(_RESUME, [run.run_id, history, task.id])
     ids = (task.id, task.context_id, task.thread_id, run.run_id)
-    return _submitted(ids, history, row)
+    resumed = _submitted(ids, history, row)
+    if push is not None:
+        _notify(scope, resumed, push)
+    else:
+        a2a_push.notify_submitted(run.run_id)
+    return resumed
 
 
 def _submitted(ids: tuple[UUID, str, UUID, UUID], history: str, row: Any) -> TaskView:
@@ -188,8 +230,23 @@ def cancel(scope: Scope, task: TaskView) -> None:
         raise A2AError(TASK_NOT_CANCELABLE, f"The task has ended: it is {task.state}.")
     if task.state != TaskState.INPUT_REQUIRED:
         cancel_runs.cancel(scope, "interrupt", run_ids=[task.run_id])
-    elif prepared_sql.fetch_row(_CANCEL_PAUSED, [task.id]) is None:
+    else:
+        _cancel_paused(task.id)
+
+
+@transaction.atomic
+def _cancel_paused(task_id: UUID) -> None:
+    row = prepared_sql.fetch_row(_CANCEL_PAUSED, [task_id])
+    if row is None:
         raise A2AError(TASK_NOT_CANCELABLE, "The task has been resumed.")
+    a2a_push.notify_ended(row[0])
+    prepared_sql.on_commit(lambda: dispatch.announce_task_changed(row[1]))
+
+
+def find_thread_pk(task: TaskView) -> UUID | None:
+    """The primary key of the task's thread, by which its channel is named."""
+    row = prepared_sql.fetch_row(_THREAD, [task.id])
+    return None if row is None else row[0]
 
 
 def get(scope: Scope, assistant_id: UUID, task_id: UUID | str) -> TaskView:

@@ -46,7 +46,7 @@ _DEFAULT_ERRORS = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Sender:
+class Sender:
     """The webhook configuration of an agent."""
 
     slug: str
@@ -66,15 +66,15 @@ def claim(limit: int, excluded: Collection[UUID] = ()) -> list[ClaimedDelivery]:
         params: list[Any] = [list(excluded), list(excluded), limit, LEASE_SECONDS]
         cursor.execute(statements.CLAIM, params)
         rows = cursor.fetchall()
-    senders: dict[UUID, _Sender | None] = {}
+    senders: dict[UUID, Sender | None] = {}
     return [_build_delivery(row, senders) for row in rows]
 
 
-def _build_delivery(row: tuple[Any, ...], senders: dict[UUID, _Sender | None]) -> ClaimedDelivery:
+def _build_delivery(row: tuple[Any, ...], senders: dict[UUID, Sender | None]) -> ClaimedDelivery:
     id_, attempt, workspace_id, deployment_id, run_id, thread_id, url, payload, *rest = row
     *times, organization_id = rest
     if deployment_id not in senders:
-        senders[deployment_id] = _load_sender(workspace_id, deployment_id)
+        senders[deployment_id] = load_sender(workspace_id, deployment_id)
     sender = senders[deployment_id]
     request: WebhookRequest | DeliveryResult
     if sender is None or sender.is_disabled:
@@ -89,7 +89,7 @@ def _build_delivery(row: tuple[Any, ...], senders: dict[UUID, _Sender | None]) -
     return ClaimedDelivery(id_, attempt, deployment_id, request, organization_id)
 
 
-def _load_sender(workspace_id: UUID, deployment_id: UUID) -> _Sender | None:
+def load_sender(workspace_id: UUID, deployment_id: UUID) -> Sender | None:
     rows = Deployment.objects.for_workspace(workspace_id).present()
     deployment = rows.select_related("active_revision").filter(pk=deployment_id).first()
     if deployment is None or deployment.active_revision is None:
@@ -100,7 +100,7 @@ def _load_sender(workspace_id: UUID, deployment_id: UUID) -> _Sender | None:
     variables = {str(k): str(v) for k, v in env.items()} if isinstance(env, dict) else {}
     if serving.webhooks.headers:
         variables |= environment.revision_variables(revision)
-    return _Sender(
+    return Sender(
         slug=deployment.slug,
         rules=policy_of(serving.webhooks),
         headers=serving.webhooks.headers,
@@ -110,7 +110,7 @@ def _load_sender(workspace_id: UUID, deployment_id: UUID) -> _Sender | None:
     )
 
 
-def _build_request(sender: _Sender, webhook_id: str, url: str, body: bytes) -> WebhookRequest:
+def _build_request(sender: Sender, webhook_id: str, url: str, body: bytes) -> WebhookRequest:
     target, rules = sender.rules.parse_target(url), sender.rules
     custom_headers = {
         name: _expand_variables(value, sender.variables) for name, value in sender.headers.items()

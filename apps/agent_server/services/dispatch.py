@@ -63,6 +63,11 @@ def announce_thread_deleted(thread_pk: UUID) -> None:
     _send(streams.publish_thread_deleted(thread_pk))
 
 
+def announce_task_changed(thread_pk: UUID) -> None:
+    """Publish that a paused A2A task of the thread was cancelled."""
+    _send(streams.publish_task_changed(thread_pk))
+
+
 def _send(*commands: Command) -> None:
     dispatcher = redis_dispatcher.process_dispatcher()
     if dispatcher is not None:

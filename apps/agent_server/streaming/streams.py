@@ -138,7 +138,11 @@ class ThreadDeleted(NamedTuple):
     """The thread was deleted."""
 
 
-Notice = RunStarted | StateUpdatedMessage | ThreadDeleted
+class TaskChanged(NamedTuple):
+    """A paused A2A task of the thread was cancelled, which no run reports."""
+
+
+Notice = RunStarted | StateUpdatedMessage | ThreadDeleted | TaskChanged
 
 
 def thread_channel(thread_pk: UUID) -> str:
@@ -162,10 +166,16 @@ def publish_thread_deleted(thread_pk: UUID) -> Command:
     return ("PUBLISH", thread_channel(thread_pk), b"g")
 
 
+def publish_task_changed(thread_pk: UUID) -> Command:
+    return ("PUBLISH", thread_channel(thread_pk), b"t")
+
+
 def unpack_notice(payload: bytes) -> Notice:
     kind, body = payload[:1], payload[1:]
     if kind == b"s":
         return StateUpdatedMessage(body)
     if kind == b"g":
         return ThreadDeleted()
+    if kind == b"t":
+        return TaskChanged()
     return RunStarted(UUID(bytes=body[:16]), body[17:].decode(), body[16:17] == b"\1")

@@ -21,6 +21,7 @@ from apps.agent_server.streaming.streams import (
     END,
     Event,
     EventId,
+    RunStarted,
     StateUpdatedMessage,
     ThreadDeleted,
     thread_channel,
@@ -134,7 +135,7 @@ class ThreadReader:
             self._state_updates.append(notice)
         elif isinstance(notice, ThreadDeleted):
             self._needs_lookup = True
-        else:
+        elif isinstance(notice, RunStarted):
             self._started_runs.append(
                 FollowedRun(notice.run_id, notice.graph_id, True, notice.is_resumable, True)
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -11,12 +12,13 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.core.api import OrganizationAPIView, WorkspaceAPIView, validate
+from apps.core.api import OrganizationAPIView, OrganizationRequest, WorkspaceAPIView, validate
 from apps.organizations.permissions import OrganizationPermission, Permission
 from apps.usage import quotas, services
-from apps.usage.models import LimitType, UsageLimit
+from apps.usage.models import MEASURES, LimitType, UsageLimit
 
 MAX_LIMIT_VALUE = 2**62
+MAX_USAGE_DAYS = 400
 
 
 class UsageLimitBody(serializers.Serializer[UsageLimit]):
@@ -123,6 +125,49 @@ class CurrentUsageView(WorkspaceAPIView):
         )
 
 
+class BillingUsageQuery(serializers.Serializer[Any]):
+    """A span of days; there is one plan, so both values of `on_current_plan` mean the same."""
+
+    starting_on = serializers.DateTimeField()
+    ending_before = serializers.DateTimeField()
+    on_current_plan = serializers.BooleanField(default=True)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        span = attrs["ending_before"] - attrs["starting_on"]
+        if not timedelta() < span <= timedelta(days=MAX_USAGE_DAYS):
+            text = f"Must be after starting_on, by {MAX_USAGE_DAYS} days at most."
+            raise serializers.ValidationError({"ending_before": text})
+        return attrs
+
+
+class BillingUsageView(OrganizationAPIView):
+    required_permission = OrganizationPermission.USAGE_READ
+
+    @extend_schema(parameters=[BillingUsageQuery], responses=list[dict[str, Any]])
+    def get(self, request: OrganizationRequest) -> Response:
+        """Return each measure of usage with its value per workspace, over whole days in UTC."""
+        query = validate(BillingUsageQuery, request.query_params)
+        first = query["starting_on"].astimezone(UTC).date()
+        # The day of the last moment before the end.
+        last = (query["ending_before"].astimezone(UTC) - timedelta(microseconds=1)).date()
+        sums = services.sum_by_workspace(
+            self.organization_id, first, last, request.auth.workspace_ids
+        )
+        return Response(
+            [
+                {
+                    "billable_metric_id": measure,
+                    "billable_metric_name": measure.replace("_", " ").capitalize(),
+                    "start_timestamp": query["starting_on"],
+                    "end_timestamp": query["ending_before"],
+                    "value": sum(row[measure] for row in sums.values()),
+                    "groups": {str(pk): row[measure] for pk, row in sums.items()},
+                }
+                for measure in MEASURES
+            ]
+        )
+
+
 def _limit_usage_json(use: quotas.LimitUsage) -> dict[str, Any]:
     return {
         **UsageLimitSerializer(use.limit).data,
@@ -133,6 +178,7 @@ def _limit_usage_json(use: quotas.LimitUsage) -> dict[str, Any]:
 
 
 routes = [
+    path("orgs/current/billing/usage", BillingUsageView.as_view(), name="billing-usage"),
     path("usage-limits", UsageLimitsView.as_view(), name="usage-limits"),
     path("usage-limits/org", OrganizationLimitsView.as_view(), name="usage-limits-org"),
     path(

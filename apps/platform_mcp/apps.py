@@ -1,0 +1,5 @@
+from django.apps import AppConfig
+
+
+class PlatformMcpConfig(AppConfig):
+    name = "apps.platform_mcp"
