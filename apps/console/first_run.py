@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from apps.api_keys import services as api_keys
 from apps.api_keys.models import ApiKey
+from apps.console.sample_data import find_sample_project
 from apps.core.callers import Caller
 from apps.deployments.call_snippets import CallSnippets, get_call_snippets
 from apps.deployments.models import Deployment
@@ -83,11 +84,15 @@ def load_first_run(caller: Caller) -> FirstRun:
 def find_newest_trace(caller: Caller, since: datetime | None = None) -> RunRow | None:
     """Return the root of the workspace's newest trace, if the caller may read traces.
 
+    The sample data is none of its traces.
+
     With `since`, only of a trace that started later.
     """
     if not caller.may(Permission.RUNS_READ):
         return None
     projects = Project.objects.for_workspace(caller.workspace_id).present().newest_first()
+    if (sample := find_sample_project(caller.workspace_id)) is not None:
+        projects = projects.exclude(pk=sample.pk)
     project_ids = list(projects.values_list("pk", flat=True)[:MAX_SEARCHED_PROJECTS])
     query = RunQuery(project_ids=project_ids, is_root=True, started_from=since)
     page = run_store.query(caller.workspace_id, query, limit=1) if project_ids else None

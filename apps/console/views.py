@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from django import forms
+from django.contrib import messages
 from django.contrib.auth import authenticate, logout
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
@@ -30,9 +31,18 @@ from apps.console.first_run import (
     load_first_run,
     load_rejections,
 )
+from apps.console.first_steps import COOKIE
+from apps.console.sample_data import (
+    SampleNameTaken,
+    find_sample_project,
+    load_sample_data,
+    remove_sample_data,
+)
 from apps.core import errors
+from apps.core.callers import Caller
 from apps.organizations.models import User, Workspace
 from apps.organizations.permissions import OrganizationPermission, Permission
+from apps.organizations.services import caller_for, organization_caller_for
 from apps.tracing.pages.periods import parse_time
 from apps.web_ui.pages import (
     LAST_WORKSPACE,
@@ -44,6 +54,9 @@ from apps.web_ui.pages import (
     workspace_page,
 )
 
+START_CLOSED = "slipway_start_closed"
+"""The cookie with the id of the workspace in which the first run was closed."""
+_COOKIE_SECONDS = 31_536_000
 ARRIVAL_ID = "trace-arrival"
 """The element that waits for a trace, in `console/start.html`."""
 
@@ -91,7 +104,19 @@ def home(request: HttpRequest) -> HttpResponse:
         return redirect("my-organizations")
     last = request.COOKIES.get(LAST_WORKSPACE, "")
     workspace_id = next((pk for pk in ids if str(pk) == last), ids[0])
-    return redirect("project-list", workspace_id)
+    caller = caller_for(user=request.user, workspace_id=workspace_id)
+    return redirect(_landing_page(request, caller), workspace_id)
+
+
+def _landing_page(request: HttpRequest, caller: Caller | None) -> str:
+    """Return the name of the first page: `start` while the workspace has no trace.
+
+    Not for readers, who send none, and not in a browser that has closed it.
+    """
+    if caller is None or not caller.may(Permission.PROJECTS_WRITE):
+        return "project-list"
+    is_closed = request.COOKIES.get(START_CLOSED) == str(caller.workspace_id)
+    return "project-list" if is_closed or find_newest_trace(caller) else "start"
 
 
 @sensitive_post_parameters("password")
@@ -145,7 +170,15 @@ def sign_out(request: HttpRequest) -> HttpResponse:
 @require_GET
 @workspace_page(Permission.WORKSPACE_READ)
 def workspace_home(request: PageRequest) -> HttpResponse:
-    return redirect("project-list", request.caller.workspace_id)
+    """Redirect to the first page; with `close`, to the projects, from now on in this browser."""
+    workspace_id = request.caller.workspace_id
+    if "close" not in request.GET:
+        return redirect(_landing_page(request, request.caller), workspace_id)
+    response = redirect("project-list", workspace_id)
+    response.set_cookie(
+        START_CLOSED, str(workspace_id), _COOKIE_SECONDS, httponly=True, samesite="Lax"
+    )
+    return response
 
 
 @require_GET
@@ -195,6 +228,10 @@ def start(request: PageRequest) -> HttpResponse:
         "project_name": clean_project_name(request.GET.get("project", DEFAULT_PROJECT)),
         "may_create_key": organization.may(OrganizationPermission.PERSONAL_KEYS_CREATE),
         "key_days": KEY_DAYS,
+        "sample_project": find_sample_project(request.caller.workspace_id),
+        "may_load_sample": request.caller.may(Permission.RUNS_INGEST)
+        and request.caller.may(Permission.PROJECTS_WRITE),
+        "may_remove_sample": request.caller.may(Permission.PROJECTS_DELETE),
         **_arrival_context(request, since or timezone.now()),
     }
     return form_page(request, "console/start.html", context, form)
@@ -213,11 +250,52 @@ def _arrival_context(request: PageRequest, since: datetime | None) -> dict[str, 
     }
 
 
+@require_POST
+@workspace_page(Permission.RUNS_INGEST)
+def sample_data_change(request: PageRequest) -> HttpResponse:
+    """Load the sample data and show it; with `action=remove`, remove it."""
+    workspace_id = request.caller.workspace_id
+    if request.POST.get("action") == "remove":
+        request.caller.require(Permission.PROJECTS_DELETE)
+        remove_sample_data(workspace_id)
+        messages.success(request, "The sample data was removed.")
+        return redirect("workspace-home", workspace_id)
+    request.caller.require(Permission.PROJECTS_WRITE)
+    try:
+        project = load_sample_data(workspace_id)
+    except SampleNameTaken as error:
+        messages.error(request, error.detail)
+        return redirect("start", workspace_id)
+    return redirect("project-detail", workspace_id, project.pk)
+
+
+@require_http_methods(["GET", "POST"])
+@workspace_page(Permission.RUNS_READ)
+def first_steps(request: PageRequest) -> HttpResponse:
+    """Open the transcript of the newest trace, the first step; a POST closes the list of steps."""
+    workspace_id = request.caller.workspace_id
+    if request.method == "POST":
+        response = redirect(_safe_redirect_url(request, request.POST.get("next", "")))
+        choice = "closed"
+    else:
+        newest = find_newest_trace(request.caller)
+        if newest is None:
+            return redirect("start", workspace_id)
+        response = redirect("trace-redirect", workspace_id, newest.id)
+        choice = "read"
+    response.set_cookie(COOKIE, choice, _COOKIE_SECONDS, httponly=True, samesite="Lax")
+    return response
+
+
 @require_GET
 @workspace_page(Permission.WORKSPACE_READ)
 def search_palette(request: PageRequest) -> HttpResponse:
     """Render the search results for `q` as a fragment."""
-    groups = palette.search(request.caller, request.GET.get("q", "")[:200])
+    caller = request.caller
+    organization = organization_caller_for(
+        user=request.user, organization_id=caller.organization_id
+    )
+    groups = palette.search(caller, request.GET.get("q", "")[:200], organization)
     return render(request, "console/palette.html", {"groups": groups})
 
 

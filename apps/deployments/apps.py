@@ -11,13 +11,16 @@ class DeploymentsConfig(AppConfig):
         from apps.deployments.models import Deployment  # noqa: PLC0415
         from apps.deployments.querysets import DeploymentQuerySet  # noqa: PLC0415
         from apps.deployments.services import lifecycle, webhooks  # noqa: PLC0415
+        from apps.deployments.trace_links import SOURCE  # noqa: PLC0415
         from apps.organizations import hooks  # noqa: PLC0415
         from apps.organizations.models import ResourceType  # noqa: PLC0415
+        from apps.tracing.hooks import register_deployment_source  # noqa: PLC0415
         from apps.webhooks.request_builders import register_request_builder  # noqa: PLC0415
 
         def deployments(workspace_id: UUID) -> DeploymentQuerySet:
             return Deployment.objects.for_workspace(workspace_id).present()
 
         hooks.register_resource(ResourceType.DEPLOYMENT, deployments)
+        register_deployment_source(SOURCE)
         register_request_builder(webhooks.KIND, webhooks.build_delivery_request)
         hooks.workspace_deleted.connect(lifecycle.delete_workspace_deployments)

@@ -18,7 +18,7 @@ from apps.deployments import interpreters, networks, sandbox
 from apps.deployments.build_dirs import RevisionDir
 from apps.deployments.env_file import read_env_file
 from apps.deployments.langgraph_json.server_config import ServerConfig
-from apps.deployments.models import Deployment, Revision
+from apps.deployments.models import Revision
 from apps.deployments.services import environment
 
 PROGRAM = Path(__file__).resolve().parent.parent / "graph_host"
@@ -143,7 +143,7 @@ def host_environment(revision: Revision, directory: RevisionDir) -> dict[str, st
     variables = {
         "PATH": f"{directory.venv}/bin:/usr/local/bin:/usr/bin:/bin",
         "PYTHONUNBUFFERED": "1",
-        **tracing_variables(revision.deployment, switch=author_variables.get("LANGSMITH_TRACING")),
+        **tracing_variables(revision, switch=author_variables.get("LANGSMITH_TRACING")),
         **author_variables,
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONPATH": os.pathsep.join(path),
@@ -153,11 +153,13 @@ def host_environment(revision: Revision, directory: RevisionDir) -> dict[str, st
     return {**read_env_file(directory, revision.config_path, config, variables), **variables}
 
 
-def tracing_variables(deployment: Deployment, *, switch: str | None = None) -> dict[str, str]:
+def tracing_variables(revision: Revision, *, switch: str | None = None) -> dict[str, str]:
     """Return the tracing variables of the LangSmith SDK, under current and legacy names.
 
-    `switch` is the author's `LANGSMITH_TRACING`; the SDK reads the legacy name first.
+    The SDK adds `HOST_*` and the revision's number to the metadata of each run, which links the run
+    to them. `switch` is the author's `LANGSMITH_TRACING`; the SDK reads the legacy name first.
     """
+    deployment = revision.deployment
     if not deployment.tracing or deployment.ingest_secret is None:
         return {"LANGSMITH_TRACING": "false", "LANGCHAIN_TRACING_V2": "false"}
     key = secrets.decrypt(deployment.ingest_secret)
@@ -165,10 +167,13 @@ def tracing_variables(deployment: Deployment, *, switch: str | None = None) -> d
         "ENDPOINT": f"{settings.INTERNAL_URL}/api/v1",
         "API_KEY": key,
         "PROJECT": deployment.name,
+        "REVISION_ID": str(revision.number),
     }
     return {
         "LANGSMITH_TRACING": switch or "true",
         "LANGCHAIN_TRACING_V2": switch or "true",
+        "LANGSMITH_HOST_PROJECT_NAME": deployment.name,
+        "LANGSMITH_HOST_REVISION_ID": str(revision.pk),
         **{f"LANGSMITH_{name}": value for name, value in common.items()},
         **{f"LANGCHAIN_{name}": value for name, value in common.items()},
     }

@@ -231,6 +231,7 @@ def revision_detail(request: PageRequest, deployment_id: UUID, revision_id: UUID
         "stages": queries.get_stages(revision),
         "is_active": revision.deployment.active_revision_id == revision.pk,
         "may_retry": revision.status in FAILED and queries.is_newest(revision),
+        "project_id": _find_project(revision.deployment),
     }
     if request.htmx:
         return render(request, "deployments/revision_detail.html#live", context)
@@ -301,9 +302,14 @@ def _log_context(revision: Revision, kind: LogKind) -> dict[str, Any]:
 
 def _deployment_context(row: queries.DeploymentRow) -> dict[str, Any]:
     """Return the context of the page header."""
-    projects = Project.objects.for_workspace(row.deployment.workspace_id)
-    project = projects.filter(name=row.deployment.name).values_list("pk", flat=True).first()
-    return {"row": row, "deployment": row.deployment, "project_id": project}
+    deployment = row.deployment
+    return {"row": row, "deployment": deployment, "project_id": _find_project(deployment)}
+
+
+def _find_project(deployment: Deployment) -> UUID | None:
+    """Return the id of the project that the deployment traces to, if it has a trace."""
+    projects = Project.objects.for_workspace(deployment.workspace_id)
+    return projects.filter(name=deployment.name).values_list("pk", flat=True).first()
 
 
 def _template_name(request: PageRequest, template: str, part: str) -> str:

@@ -210,6 +210,7 @@ def compare(request: PageRequest, dataset_id: UUID) -> HttpResponse:
         "last_number": state.offset + len(page.rows),
         "first_url": page_state.url() if state.offset else "",
         "next_url": page_state.url(offset=next_offset) if next_offset else "",
+        "summary_rows": range(comparison_summary.count_rows(page.keys)),
         "summary_url": _url("dataset-experiments-summary", dataset) + page_state.query_string,
         "page_url": f"{settings.BASE_URL}{request.path}{page_state.query_string}",
     }

@@ -20,6 +20,9 @@ from .project import AgentProject, ProjectError
 Access = Literal["threads.create_run", "threads.read", "threads.update", "assistants.read"]
 """`access_context` of a factory call, with LangGraph's values."""
 
+DEFAULT_NAME = "LangGraph"
+"""The name that `compile` gives a graph without one."""
+
 if TYPE_CHECKING:
     AnyGraph = Pregel[Any, Any, Any, Any]
 else:
@@ -60,7 +63,7 @@ class Graph:
     ) -> AsyncIterator[AnyGraph]:
         """Yield the graph with the platform's checkpointer and store, for a single use."""
         if self._fixed is not None:
-            yield _with_persistence(self._fixed, checkpointer, store)
+            yield self._prepare(self._fixed, checkpointer, store)
             return
         async with contextlib.AsyncExitStack() as stack:
             runtime = _runtime(access, store, context, user)
@@ -77,7 +80,25 @@ class Graph:
                     f"The function of graph `{self.id}` returned a {type(result).__name__}, "
                     "not a graph."
                 )
-            yield _with_persistence(graph, checkpointer, store)
+            yield self._prepare(graph, checkpointer, store)
+
+    def _prepare(
+        self,
+        graph: AnyGraph,
+        checkpointer: BaseCheckpointSaver[Any] | None,
+        store: BaseStore | None,
+    ) -> AnyGraph:
+        """Return a shallow copy with checkpointer and store: all runs share the graph itself.
+
+        A graph that kept the library's name has the name of its entry, as on LangGraph's server, so
+        that its traces say which agent ran.
+        """
+        graph_copy = copy.copy(graph)
+        graph_copy.checkpointer = checkpointer
+        graph_copy.store = store
+        if graph_copy.name == DEFAULT_NAME:
+            graph_copy.name = self.id
+        return graph_copy
 
     def _call(self, config: RunnableConfig, runtime: Any) -> Any:
         factory = self._factory
@@ -119,16 +140,6 @@ def _compiled(target: Any) -> AnyGraph | None:
         graph = target.compile()
         return graph if isinstance(graph, Pregel) else None
     return None
-
-
-def _with_persistence(
-    graph: AnyGraph, checkpointer: BaseCheckpointSaver[Any] | None, store: BaseStore | None
-) -> AnyGraph:
-    """Return a shallow copy with checkpointer and store: all runs share the graph itself."""
-    graph_copy = copy.copy(graph)
-    graph_copy.checkpointer = checkpointer
-    graph_copy.store = store
-    return graph_copy
 
 
 def _parameters(graph_id: str, factory: Callable[..., Any]) -> dict[str, str]:

@@ -72,7 +72,7 @@ class Histogram:
         for index in sorted(self.bins):
             cumulative += self.bins[index]
             if cumulative >= rank:
-                return _bin_value(index)
+                return bin_value(index)
         raise AssertionError("a share is at most 1")
 
     def to_bytes(self) -> bytes:
@@ -92,7 +92,8 @@ class Histogram:
         return cls(dict(zip(indexes, counts, strict=True)))
 
 
-def _bin_value(index: int) -> float:
+def bin_value(index: int) -> float:
+    """The representative value of a bin."""
     return 0.0 if index == ZERO_BIN else 2 * _FACTOR**index / (_FACTOR + 1)
 
 

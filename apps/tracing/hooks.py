@@ -27,6 +27,26 @@ PromptLookup = Callable[[UUID, Mapping[str, Any]], PromptLink | None]
 
 
 @dataclass(frozen=True)
+class DeploymentLink:
+    """A deployment and, for a run, the revision that executed it."""
+
+    name: str
+    url: str
+    revision: str = ""
+    revision_url: str = ""
+
+
+@dataclass(frozen=True)
+class DeploymentSource:
+    """Where the deployments of runs and of projects are looked up."""
+
+    find_of_run: Callable[[UUID, Mapping[str, Any]], DeploymentLink | None]
+    """Called with a workspace and a run's metadata."""
+    find_of_project: Callable[[UUID, str], DeploymentLink | None]
+    """Called with a workspace and the name of a project."""
+
+
+@dataclass(frozen=True)
 class LinkSource:
     """Public links of another app, for the workspace's list of links."""
 
@@ -39,6 +59,7 @@ class LinkSource:
 _dataset_lookups: list[DatasetLookup] = []
 _source_run_lookups: list[SourceRunLookup] = []
 _prompt_lookups: list[PromptLookup] = []
+_deployment_sources: list[DeploymentSource] = []
 link_sources: list[LinkSource] = []
 
 
@@ -73,6 +94,24 @@ def register_prompt_lookup(lookup: PromptLookup) -> None:
 def find_prompt(workspace_id: UUID, metadata: Mapping[str, Any]) -> PromptLink | None:
     """Return the prompt commit that the metadata of a run names, if the workspace has it."""
     links = (lookup(workspace_id, metadata) for lookup in _prompt_lookups)
+    return next((link for link in links if link is not None), None)
+
+
+def register_deployment_source(source: DeploymentSource) -> None:
+    """Register where deployments are looked up; repeating has no effect."""
+    if source not in _deployment_sources:
+        _deployment_sources.append(source)
+
+
+def find_deployment(workspace_id: UUID, metadata: Mapping[str, Any]) -> DeploymentLink | None:
+    """Return the deployment and revision that the metadata of a run names, if they exist."""
+    links = (source.find_of_run(workspace_id, metadata) for source in _deployment_sources)
+    return next((link for link in links if link is not None), None)
+
+
+def find_deployment_of_project(workspace_id: UUID, name: str) -> DeploymentLink | None:
+    """Return the deployment that traces to the project with this name, if there is one."""
+    links = (source.find_of_project(workspace_id, name) for source in _deployment_sources)
     return next((link for link in links if link is not None), None)
 
 

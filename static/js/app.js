@@ -32,6 +32,7 @@ const ELEMENTS = {
   "modal-dialog": () => import("./elements/modal-dialog.js"),
   "nav-drawer": () => import("./elements/nav-drawer.js"),
   "nav-toggle": () => import("./elements/nav-toggle.js"),
+  "number-facet": () => import("./elements/number-facet.js"),
   "query-bar": () => import("./elements/query-bar.js"),
   "row-preview": () => import("./elements/row-preview.js"),
   "dropdown-menu": () => import("./elements/dropdown-menu.js"),

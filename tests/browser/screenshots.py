@@ -77,14 +77,14 @@ def sign_in(browser: Browser, url: str, email: str, password: str) -> BrowserCon
     page.get_by_label("Email").fill(email)
     page.get_by_label("Password").fill(password)
     page.get_by_role("button", name="Sign in").click()
-    page.wait_for_url("**/projects")
+    page.wait_for_url("**/o/**")
     return context
 
 
 def _page_paths(context: BrowserContext, url: str, workspace: str | None) -> dict[str, str]:
     """Return the paths of all pages, with the first row of each list."""
     page = context.pages[0]
-    base = f"/o/{workspace}" if workspace else page.url.removeprefix(url).removesuffix("/projects")
+    base = f"/o/{workspace}" if workspace else page.url.removeprefix(url).rpartition("/")[0]
     return dict(_iter_pages(page, base))
 
 

@@ -52,11 +52,11 @@ def test_member_without_permission_gets_403_and_no_link(workspace):
 def test_home_redirects_to_the_workspace_last_used(page, editor, workspace):
     other = WorkspaceFactory()
     WorkspaceMembershipFactory(workspace=other, user=editor)
-    assert page.get("/")["Location"] == f"/o/{workspace.pk}/projects"
+    assert page.get("/")["Location"] == f"/o/{workspace.pk}/start"
 
     page.get(f"/o/{other.pk}/projects")
 
-    assert page.get("/")["Location"] == f"/o/{other.pk}/projects"
+    assert page.get("/")["Location"] == f"/o/{other.pk}/start"
 
 
 def test_workspace_switcher_lists_only_accessible_workspaces(workspace):

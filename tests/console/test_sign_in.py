@@ -23,7 +23,7 @@ def test_correct_password_redirects_to_the_home_page(client, editor, workspace):
 
     assert response.status_code == 302
     assert response["Location"] == "/"
-    assert client.get("/")["Location"] == f"/o/{workspace.pk}/projects"
+    assert client.get("/")["Location"] == f"/o/{workspace.pk}/start"
 
 
 def test_sign_in_redirects_to_the_requested_page(client, editor, workspace):

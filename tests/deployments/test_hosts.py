@@ -4,10 +4,13 @@ import pytest
 
 from apps.core import secrets
 from apps.core.ids import uuid7
-from apps.deployments import hosts, services
+from apps.deployments import hosts, services, trace_links
 from apps.deployments.build_dirs import RevisionDir
 from apps.deployments.services import environment
+from apps.deployments.trace_links import REVISION_KEY
+from apps.tracing.hooks import DeploymentLink
 from tests.factories.deployments import DeploymentFactory, RevisionFactory
+from tests.factories.organizations import WorkspaceFactory
 
 pytestmark = pytest.mark.django_db
 
@@ -38,6 +41,44 @@ def test_a_host_traces_into_the_project_of_its_deployment(deployment):
         "true",
         "true",
     )
+
+
+def test_runs_of_a_host_name_its_deployment_and_revision(deployment):
+    host_variables = build_environment(deployment)
+
+    revision = deployment.revisions.get()
+    assert host_variables["LANGSMITH_HOST_PROJECT_NAME"] == "agent"
+    assert host_variables["LANGSMITH_HOST_REVISION_ID"] == str(revision.pk)
+    assert host_variables["LANGSMITH_REVISION_ID"] == str(revision.number)
+    link = trace_links.find_of_run(deployment.workspace_id, metadata_of(host_variables))
+    base = f"/o/{deployment.workspace_id}/deployments/{deployment.pk}"
+    assert link == DeploymentLink(
+        "agent", base, f"revision {revision.number}", f"{base}/revisions/{revision.pk}"
+    )
+    assert trace_links.find_of_project(deployment.workspace_id, "agent") == DeploymentLink(
+        "agent", base
+    )
+
+
+def test_a_deployment_of_another_workspace_or_an_unknown_one_is_no_link(deployment):
+    metadata = metadata_of(build_environment(deployment))
+    other = WorkspaceFactory().pk
+
+    assert trace_links.find_of_run(other, metadata) is None
+    assert trace_links.find_of_project(other, "agent") is None
+    for value in (None, "x", str(uuid7()), ["a"]):
+        assert (
+            trace_links.find_of_run(deployment.workspace_id, {**metadata, REVISION_KEY: value})
+            is None
+        )
+    deployment.tracing = False
+    deployment.save()
+    assert trace_links.find_of_project(deployment.workspace_id, "agent") is None
+
+
+def metadata_of(variables):
+    """Return the metadata that the SDK makes of a host's variables."""
+    return {name: value for name, value in variables.items() if name.startswith("LANGSMITH_HOST_")}
 
 
 def test_tracing_is_switched_off_by_the_deployment_or_by_its_author(deployment):

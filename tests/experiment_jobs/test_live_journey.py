@@ -50,7 +50,7 @@ def page(live) -> Iterator[Page]:
         page.get_by_label("Email").fill(live.email)
         page.get_by_label("Password").fill(live.password)
         page.get_by_role("button", name="Sign in").click()
-        page.wait_for_url("**/projects")
+        page.wait_for_url("**/o/**")
         yield page
         browser.close()
 

@@ -42,6 +42,30 @@ def test_a_retry_has_the_trace_id_of_its_attempt(host):
     assert (first["metadata"]["run_id"], first["metadata"]["run_attempt"]) == (run_id, 2)
 
 
+def test_a_graph_without_a_name_of_its_own_is_traced_by_its_id(host):
+    named = AGENT.replace(".compile()", '.compile(name="speaker")')
+    factory = AGENT.replace("graph = ", "def make(config):\n    return ")
+    agent_host = host(
+        {"agent.py": AGENT, "named.py": named, "factory.py": factory},
+        graphs={
+            "desk": "./agent.py:graph",
+            "named": "./named.py:graph",
+            "made": "./factory.py:make",
+        },
+    )
+
+    def first_event(graph_id):
+        events, done = agent_host.run(graph_id, {"input": {}, "stream_mode": ["events"]})
+        assert done["status"] == "success"
+        return events[0][1]
+
+    assert [first_event(name)["name"] for name in ("desk", "named", "made")] == [
+        "desk",
+        "speaker",
+        "made",
+    ]
+
+
 def test_a_run_is_traced_below_its_parent_in_the_parents_project(tmp_path):
     (tmp_path / "agent.py").write_text(AGENT)
     config = {"dependencies": ["."], "graphs": {"a": "./agent.py:graph"}}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from datetime import UTC, datetime, timedelta
+from urllib.parse import parse_qs
 from uuid import UUID
 
 import pytest
@@ -137,7 +138,7 @@ def test_an_invalid_filter_of_the_api_is_named_and_not_applied(page, workspace):
     response = page.get(base, {"filter": 'eq(nme, "x")', "trace": 'eq(status, "error")'})
 
     assert response.status_code == 200
-    assert 'there is no field <code class="inline">nme</code>' in response.text
+    assert 'There is no field <code class="inline">nme</code>.' in response.text
     assert "line 1, column 4" in response.text
     assert run_names(response) == ["desk"]
 
@@ -425,24 +426,97 @@ def test_facets_name_the_runs_that_they_count(page, workspace, monkeypatch):
     assert "of the newest" in response.content.decode()
 
 
-def test_facets_list_metadata_of_the_user_before_that_of_sdks(page, workspace):
-    metadata = {f"ls_field_{number}": "x" for number in range(30)}
-    stored_run(workspace, extra={"metadata": metadata})
+def test_facets_fold_the_metadata_of_sdks_and_servers_below_that_of_the_user(page, workspace):
+    technical = dict.fromkeys(("run_id", "thread_id", "a2a_task", "graph_id"), "x")
+    metadata = {"ls_provider": "x"} | technical
+    deployment = {"LANGSMITH_HOST_PROJECT_NAME": "desk", "revision_id": "7"}
+    stored_run(workspace, extra={"metadata": metadata | deployment}, tags=["vip"])
     run_id = stored_run(workspace, extra={"metadata": metadata | {"user_id": "u-7"}})
-
     base = project_url(workspace, run_id)
 
     response = page.get(f"{base}/facets")
-    where = 'and(eq(metadata_key, "ls_field_0"), eq(metadata_value, "x"))'
-    selected = page.get(f"{base}/facets", {"filter": where})
+    selected = page.get(f"{base}/facets", {"query": "metadata.graph_id:x"})
 
     titles = [facet.title for facet in response.context["facets"]]
-    folded = {facet.title for facet in response.context["facets"] if facet.is_sdk}
-    assert titles.index("user_id") < titles.index("ls_field_0")
-    assert "Metadata of SDKs" in response.text
-    assert folded & {"user_id", "ls_field_0"} == {"ls_field_0"}
-    unfolded = {facet.title for facet in selected.context["facets"] if not facet.is_sdk}
-    assert "ls_field_0" in unfolded
+    folded = {facet.title for facet in response.context["technical_facets"]}
+    assert titles == ["Status", "Name", "Tags", "Deployment", "Revision", "user_id"]
+    assert folded == {"ls_provider", *technical}
+    assert "<summary>Technical</summary>" in response.text
+    assert "graph_id" in [facet.title for facet in selected.context["facets"]]
+    still_folded = {facet.title for facet in selected.context["technical_facets"]}
+    assert still_folded == folded - {"graph_id"}
+
+
+def test_deployment_and_revision_are_fields_and_facets(page, workspace):
+    metadata = {"LANGSMITH_HOST_PROJECT_NAME": "support desk", "revision_id": "7"}
+    stored_run(workspace, name="other")
+    base = project_url(workspace, stored_run(workspace, extra={"metadata": metadata}, name="own"))
+
+    facets = page.get(f"{base}/facets").context["facets"]
+    urls = {facet.title: facet.values[0].url for facet in facets}
+
+    assert parse_qs(urls["Deployment"][1:])["query"] == ['deployment:"support desk"']
+    assert parse_qs(urls["Revision"][1:])["query"] == ["revision:7"]
+    for title in ("Deployment", "Revision"):
+        response = page.get(f"{base}{urls[title]}")
+        assert [listed.row.name for listed in response.context["list"].rows] == ["own"]
+
+
+def test_number_facets_show_a_histogram_and_the_selected_range(page, workspace):
+    for seconds in (0.1, 0.2, 0.2, 3, 30):
+        end = (datetime.now(UTC) - timedelta(minutes=5)).replace(microsecond=0)
+        run_id = stored_run(
+            workspace,
+            start=end - timedelta(seconds=seconds),
+            end_time=end.isoformat(),
+            session_name="desk",
+        )
+    base = project_url(workspace, run_id)
+
+    def load(query):
+        response = page.get(f"{base}/facets", {"query": query})
+        return {facet.name: facet for facet in response.context["number_facets"]}
+
+    plain, limited = load("name:*"), load("name:* latency:2s..40s")
+
+    latency = plain["latency"]
+    assert (latency.bounds[0], latency.bounds[-1]) == ("100ms", "30s")
+    assert not latency.is_selected
+    assert parse_qs(latency.url[1:])["query"] == ["name:*"]
+    assert sorted(bar.height for bar in latency.bars if bar.height) == [12, 12, 12, 24]
+    assert [bar.height for bar in limited["latency"].bars] == [bar.height for bar in latency.bars]
+    assert limited["latency"].is_selected
+    assert limited["latency"].low_text.endswith("s")
+    assert limited["latency"].high_text == "30s"
+    assert parse_qs(limited["latency"].url[1:])["query"] == ["name:*"]
+    assert "cost" not in plain
+    assert load("name:a OR name:b") == {}
+    alternatives = load("status:success OR name:b")["latency"]
+    assert parse_qs(alternatives.url[1:])["query"] == ["(status:success OR name:b)"]
+
+
+def test_scope_of_the_bar_moves_its_query_to_another_run_of_the_trace(page, workspace):
+    root = wire_run(name="desk")
+    ingest(workspace, root, wire_run(parent=root, name="search", run_type="tool"))
+    ingest(workspace, wire_run(name="other"))
+    base = project_url(workspace, UUID(root["id"]))
+
+    state = page.get(base, {"query": "type:tool"}).context["state"]
+    choices = {label: url for label, url, _ in state.scope_choices}
+    listed = page.get(f"{base}{choices['Any run of its trace']}")
+
+    assert list(choices) == ["Root run", "Any run of its trace"]
+    assert [item.row.name for item in listed.context["list"].rows] == ["desk"]
+    moved = listed.context["state"]
+    assert (moved.main_query.name, moved.main_query.text) == ("any", "type:tool")
+    assert [row.name for row in moved.other_queries] == ["query"]
+    back = {label: url for label, url, _ in moved.scope_choices}["Root run"]
+    assert parse_qs(back[1:])["query"] == ["type:tool"]
+    assert "any" not in parse_qs(back[1:])
+    assert parse_qs(moved.threads_query)["query"] == ["type:tool"]
+    runs = page.get(base, {"show": "all", "scope": "root"}).context["state"]
+    assert runs.main_query.label == "Root of its trace"
+    assert page.get(base, {"scope": "nothing"}).context["state"].scope == ""
 
 
 def test_facets_count_values_and_link_to_filtered_lists(page, workspace):

@@ -273,7 +273,9 @@ def test_the_error_of_a_malformed_filter_names_its_column(api, project, name):
 
     assert response.status_code == 400
     assert response.json()["code"] == "filter_invalid"
-    assert "column 13" in response.json()["detail"]
+    assert response.json()["detail"] == "The filter ends too early: a `)` or a `,` is missing."
+    [error] = response.json()["errors"]
+    assert (error["line"], error["column"]) == (1, 13)
 
 
 def test_filters_on_run_root_and_tree_are_combined(api, workspace, project):

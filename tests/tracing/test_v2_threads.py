@@ -243,7 +243,7 @@ def test_a_matching_thread_has_the_statistics_of_all_its_turns(api, project, thr
 @pytest.mark.parametrize(
     ("thread_filter", "message"),
     [
-        ('eq(run_type, "llm")', "there is no field `run_type`"),
+        ('eq(run_type, "llm")', "There is no field `run_type`"),
         ('search("x")', "not supported in filters of threads"),
         ('gt(count, "many")', "column"),
     ],

@@ -130,7 +130,7 @@ def describe(endpoints: Iterable[Endpoint]) -> JSONObject:
     return {
         "openapi": "3.1.0",
         "info": {
-            "title": "Agent Server",
+            "title": _SLUG_PLACEHOLDER.decode(),
             "version": settings.SPECTACULAR_SETTINGS["VERSION"],
             "description": _DESCRIPTION,
         },

@@ -8,11 +8,29 @@ from typing import Any
 from django import template
 from django.utils.html import format_html, format_html_join
 
+from apps.console import first_steps
 from apps.console.first_run import PLACEHOLDER, PROJECT_PLACEHOLDER
+from apps.console.sample_data import is_sample
+from apps.organizations.permissions import Permission
+from apps.tracing.models import Project
 
 register = template.Library()
 
 _SLOT = re.compile(f"({re.escape(PLACEHOLDER)}|{re.escape(PROJECT_PLACEHOLDER)})")
+
+
+@register.inclusion_tag("console/first_steps.html", takes_context=True)
+def steps_of(context: dict[str, Any], project: Project) -> dict[str, Any]:
+    """Render the next steps of a new workspace, or that the project is the sample data."""
+    request = context["request"]
+    return {
+        "request": request,
+        "csrf_token": context.get("csrf_token"),
+        "project": project,
+        "steps": first_steps.load_steps(request, request.caller, project),
+        "is_sample": is_sample(project),
+        "may_remove": request.caller.may(Permission.PROJECTS_DELETE),
+    }
 
 
 @register.inclusion_tag("console/snippet_block.html")

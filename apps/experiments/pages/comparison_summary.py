@@ -31,6 +31,8 @@ from apps.web_ui.formatting import (
 )
 
 MAX_KEYS = 50
+METRIC_ROWS = 5
+"""The rows above those of scores: runs, errors, latency, tokens and cost."""
 _SELECTED = ("trace_count", "error_rate", "latency_p50", "total_tokens", "total_cost")
 _Formatter = Callable[[float], str]
 
@@ -76,6 +78,11 @@ class ComparisonSummary:
                 yield experiment, selected.cells[index] if selected else None
 
 
+def count_rows(keys: Sequence[str]) -> int:
+    """Return the number of rows that the statistics of experiments with these scores have."""
+    return METRIC_ROWS + min(len(keys), MAX_KEYS)
+
+
 def load_summary(state: ComparisonState, query: ResultQuery) -> ComparisonSummary:
     """Load the statistics of the experiments; filters do not limit them."""
     ids = query.experiment_ids
@@ -111,9 +118,9 @@ def _metric_rows(
         ("Cost", "total_cost", format_money),
     ]
     for name, field, formatter in metrics:
+        # A row without values, too: the page has reserved the room of all rows.
         values = [_as_float(stats[item][field]) for item in ids]
-        if any(value is not None for value in values):
-            yield SummaryRow(name, _metric_cells(name, values, formatter))
+        yield SummaryRow(name, _metric_cells(name, values, formatter))
 
 
 def _as_float(value: Any) -> float | None:

@@ -48,7 +48,7 @@ def parse_pattern(literal: Literal) -> str:
     backslashes = len(text) - len(text.rstrip("\\"))
     if backslashes % 2:
         raise literal.position.error(
-            "a pattern must not end with a single backslash; write `\\\\` for a backslash"
+            "A pattern cannot end with a single backslash. Write a backslash as `\\\\`."
         )
     return text
 
@@ -57,7 +57,7 @@ def parse_search_text(literal: Literal) -> str:
     """The search text, which must contain a word."""
     text = parse_text(literal)
     if next(split_words(text), None) is None:
-        raise literal.position.error("a search takes a text with at least one letter or digit")
+        raise literal.position.error("A search needs at least one letter or digit.")
     return text
 
 
@@ -66,12 +66,12 @@ def parse_number(literal: Literal) -> Decimal:
     if is_boolean(literal):
         return Decimal(literal.text.lower() == "true")
     if not _NUMBER.fullmatch(literal.text):
-        raise literal.position.error(f"`{literal.text:.60}` is not a number")
+        raise literal.position.error(f"`{literal.text:.60}` is not a number.")
     value = Decimal(literal.text)
     if len(value.as_tuple().digits) > _MAX_DIGITS or (
         value and abs(value.adjusted()) > _MAX_DIGITS
     ):
-        raise literal.position.error(f"a number may have at most {_MAX_DIGITS} digits")
+        raise literal.position.error(f"A number has at most {_MAX_DIGITS} digits.")
     return value
 
 
@@ -84,7 +84,8 @@ def parse_seconds(literal: Literal) -> Decimal:
             return sum((Decimal(part[1]) * _UNITS[part[2]] for part in parts), Decimal(0))
     if isinstance(literal, Name) or not _NUMBER.fullmatch(literal.text):
         raise literal.position.error(
-            f'`{literal.text:.60}` is not a duration such as 2.5 (seconds), "750ms" or "1h30m"'
+            f"`{literal.text:.60}` is not a duration."
+            ' Write seconds, such as `2.5`, or a text such as `"750ms"` or `"1h30m"`.'
         )
     return parse_number(literal)
 
@@ -98,7 +99,7 @@ def parse_time(literal: Literal) -> datetime:
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
     except (ValueError, OverflowError):
         raise literal.position.error(
-            f'`{literal.text:.60}` is not a time such as "2026-01-02T03:04:05Z"'
+            f'`{literal.text:.60}` is not a time. Write one such as `"2026-01-02T03:04:05Z"`.'
         ) from None
 
 
@@ -106,7 +107,7 @@ def parse_uuid(literal: Literal) -> UUID:
     try:
         return UUID(literal.text)
     except ValueError:
-        raise literal.position.error(f"`{literal.text:.60}` is not an id (a UUID)") from None
+        raise literal.position.error(f"`{literal.text:.60}` is not an id (a UUID).") from None
 
 
 def parse_boolean(literal: Literal) -> bool:
@@ -114,18 +115,19 @@ def parse_boolean(literal: Literal) -> bool:
         return True
     if literal.text.lower() in {"false", "0"}:
         return False
-    raise literal.position.error(f"`{literal.text:.60}` is neither true nor false")
+    raise literal.position.error(f"`{literal.text:.60}` is neither true nor false.")
 
 
 def parse_json_object(literal: Literal) -> JsonObject:
     """The JSON object as text, with numbers that PostgreSQL can store."""
-    example = 'such as \'{"key": "value"}\''
     try:
         value = json.loads(literal.text, parse_constant=_reject_constant, parse_float=_decimal)
         if not isinstance(value, dict) or _depth(value) > _MAX_OBJECT_DEPTH:
             raise ValueError
     except (ValueError, RecursionError):
-        raise literal.position.error(f"expected a JSON object {example}") from None
+        raise literal.position.error(
+            'Write a JSON object here, such as `{"key": "value"}`.'
+        ) from None
     return JsonObject(UNSTORABLE.sub("\ufffd", _dump(value)))
 
 

@@ -24,7 +24,7 @@ def filter_to_q(expression: nodes.Expression, *, metadata: str, columns: Mapping
     """
     match expression:
         case Condition(comparison=Comparison.SEARCH):
-            raise FilterError("`search` is supported only in filters of runs.")
+            raise FilterError("This list does not support `search`; lists of runs do.")
         case And(parts):
             return Q(*(filter_to_q(part, metadata=metadata, columns=columns) for part in parts))
         case Or(parts):
@@ -41,10 +41,8 @@ def filter_to_q(expression: nodes.Expression, *, metadata: str, columns: Mapping
             column = columns[expression.field.name]
             return _as_q(column, lambda sql, values: compare_sql(expression, sql, *values))
     field = expression.field.name if isinstance(expression, Condition) else str(expression.items)
-    supported = ", ".join(["metadata", "metadata_key", "metadata_value", *columns])
-    raise FilterError(
-        f"This list cannot be filtered by `{field}`; it can be filtered by {supported}."
-    )
+    *names, last = ["metadata", "metadata_key", "metadata_value", *columns]
+    raise FilterError(f"This list has no field `{field}`. It has {', '.join(names)} and {last}.")
 
 
 def _any_pair(item: AnyItem, sql: str, values: tuple[Any, ...]) -> SqlCondition:

@@ -92,7 +92,7 @@ class _Parser:
 
     def build_expression(self, call: Call) -> Expression:
         if call.name in {"and", "or"} and not call.arguments:
-            raise call.position.error(f"`{call.name}` takes one condition or more")
+            raise call.position.error(f"`{call.name}` takes one condition or more.")
         if call.name == "and":
             return _combine([self._parse_part(argument) for argument in call.arguments])
         if call.name == "or":
@@ -100,7 +100,7 @@ class _Parser:
             return parts[0] if len(parts) == 1 else Or(parts)
         if call.name == "not":
             if len(call.arguments) != 1:
-                raise call.position.error("`not` takes one condition")
+                raise call.position.error("`not` takes one condition.")
             return Not(self._parse_operand(call.arguments[0]))
         return _combine([self._parse_leaf(call)])
 
@@ -109,7 +109,7 @@ class _Parser:
 
     def _parse_part(self, argument: Argument) -> Expression | _Leaf:
         if not isinstance(argument, Call):
-            raise argument.position.error('expected a condition such as `eq(name, "agent")`')
+            raise argument.position.error('Write a condition here, such as `eq(name, "agent")`.')
         return (
             self.build_expression(argument)
             if argument.name in _COMBINATORS
@@ -121,27 +121,27 @@ class _Parser:
         if comparison is None:
             names = (*_COMPARISONS, *_COMBINATORS)
             raise call.position.error(
-                f"there is no function `{call.name}`{_suggestion(call.name, names)}"
+                f"There is no function `{call.name}`.{_suggestion(call.name, names)}"
             )
         self.conditions += 1
         if self.conditions > MAX_CONDITIONS:
-            raise call.position.error(f"a filter may have at most {MAX_CONDITIONS} conditions")
+            raise call.position.error(f"A filter has at most {MAX_CONDITIONS} conditions.")
         if comparison is Comparison.SEARCH and len(call.arguments) == 1:
             text = literals.parse_search_text(_require_literal(call.arguments[0]))
             return _Leaf(Condition(fields.ALL_CONTENT, comparison, text), is_negative=False)
         if not call.arguments:
-            raise call.position.error(f"`{call.name}` has no field")
+            raise call.position.error(f"`{call.name}` needs a field as its first argument.")
         field = self._find_field(call.arguments[0])
         _check_operator(call, field)
         return _build_leaf(call, field, comparison, call.arguments[1:])
 
     def _find_field(self, argument: Argument) -> Field:
         if not isinstance(argument, Name | String):
-            raise argument.position.error("expected the name of a field")
+            raise argument.position.error("Write the name of a field here, such as `name`.")
         field = self.fields_by_name.get(argument.text)
         if field is None:
             suggestion = _suggestion(argument.text, list(self.fields_by_name))
-            raise argument.position.error(f"there is no field `{argument.text:.60}`{suggestion}")
+            raise argument.position.error(f"There is no field `{argument.text:.60}`.{suggestion}")
         return field
 
 
@@ -172,7 +172,7 @@ def _suggestion(name: str, candidates: Sequence[str]) -> str:
     matches = (
         [_SUGGESTIONS[word]] if word in _SUGGESTIONS else get_close_matches(word, candidates, n=1)
     )
-    return f"; did you mean `{matches[0]}`?" if matches else ""
+    return f" Did you mean `{matches[0]}`?" if matches else ""
 
 
 def _check_operator(call: Call, field: Field) -> None:
@@ -181,8 +181,8 @@ def _check_operator(call: Call, field: Field) -> None:
         return
     supported += ("search",) if field.is_searched else ()
     raise call.position.error(
-        f"`{field.name}` is {field.kind} and does not support `{call.name}`;"
-        f" supported: {', '.join(supported)}"
+        f"`{field.name}` is {field.kind} and does not support `{call.name}`."
+        f" It supports {', '.join(supported[:-1])} and {supported[-1]}."
     )
 
 
@@ -192,11 +192,11 @@ def _build_leaf(
     is_negative = call.name in _NEGATIVE
     if comparison is Comparison.PRESENT:
         if arguments:
-            raise arguments[0].position.error(f"`{call.name}` takes only the field")
+            raise arguments[0].position.error(f"`{call.name}` takes only a field.")
         return _Leaf(Condition(field, comparison), is_negative)
     if len(arguments) != 1:
         operand = "a list" if comparison is Comparison.AMONG else "one value"
-        raise call.position.error(f"`{call.name}` takes a field and {operand}")
+        raise call.position.error(f"`{call.name}` takes a field and {operand}.")
     argument = arguments[0]
     if comparison is Comparison.AMONG:
         items = argument.values if isinstance(argument, ListLiteral) else (argument,)
@@ -215,17 +215,19 @@ def _build_leaf(
 def _require_literal(argument: Argument) -> Name | Number | String:
     if isinstance(argument, Call | ListLiteral):
         kind = "condition" if isinstance(argument, Call) else "list"
-        raise argument.position.error(f"expected a value, not a {kind}")
+        raise argument.position.error(f"Write one value here, not a {kind}.")
     return argument
 
 
 def _parse_value(field: Field, comparison: Comparison, argument: Argument) -> Value:
     literal = _require_literal(argument)
     if literals.is_null(literal):
-        raise literal.position.error("null can only be equal or not equal: use `is_null` or `eq`")
+        raise literal.position.error(
+            "`null` has no order and is in no list. Use `eq`, `neq` or `is_null`."
+        )
     if isinstance(literal, Name) and not literals.is_boolean(literal):
         raise literal.position.error(
-            f'`{literal.text:.60}` is not a value; write strings in quotes: "{literal.text:.60}"'
+            f'`{literal.text:.60}` needs quotes. Write `"{literal.text:.60}"`.'
         )
     match comparison:
         case Comparison.SEARCH:

@@ -112,10 +112,14 @@ def _pair(name: str, keys: tuple[str, ...], example: str, about: str) -> QueryFi
     )
 
 
+DEPLOYMENT_KEY = "LANGSMITH_HOST_PROJECT_NAME"
+"""The metadata key of the deployment's name: the SDK adds this variable of a graph host to runs."""
+
 _PAIRS = (
     _pair("user", ("user_id", "user"), "u-17", "User, from the metadata"),
     _pair("env", ("env", "environment"), "production", "Environment, from the metadata"),
-    _pair("revision", ("revision_id",), "3f2c91a", "Revision, from the metadata"),
+    _pair("deployment", (DEPLOYMENT_KEY,), "support-agent", "Deployment that ran it"),
+    _pair("revision", ("revision_id",), "7", "Revision of the deployment or of the code"),
 )
 _KINDS = {
     FieldType.UUID: QueryKind.ID,

@@ -21,16 +21,17 @@ UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _ESCAPE = re.compile(r"\\(?:u[0-9A-Fa-f]{4}|.)", re.DOTALL)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 _TOKEN_NAMES = {
-    "LPAR": "`(`",
-    "RPAR": "`)`",
-    "LSQB": "`[`",
-    "RSQB": "`]`",
-    "COMMA": "`,`",
+    "LPAR": "a `(`",
+    "RPAR": "a `)`",
+    "LSQB": "a `[`",
+    "RSQB": "a `]`",
+    "COMMA": "a `,`",
     "NAME": "a name",
     "NUMBER": "a number",
     "STRING": "a text in quotes",
-    "$END": "the end",
 }
+_END = "$END"
+_EXAMPLE = 'such as `eq(name, "agent")`'
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +42,9 @@ class SourcePosition:
     column: int
 
     def error(self, message: str) -> FilterError:
+        """Return the error of this place; the message is a sentence that does not name it."""
         return FilterError(
-            f"line {self.line}, column {self.column}: {message}",
-            [{"line": self.line, "column": self.column, "message": message}],
+            message, [{"line": self.line, "column": self.column, "message": message}]
         )
 
 
@@ -89,7 +90,7 @@ def parse_calls(text: str) -> Call:
     """Parse the text, which is one call. Raises `FilterError` with the position."""
     if len(text) > MAX_LENGTH:
         raise SourcePosition(1, 1).error(
-            f"a filter may have at most {MAX_LENGTH:,} characters; this has {len(text):,}"
+            f"A filter has at most {MAX_LENGTH:,} characters; this one has {len(text):,}."
         )
     # Replace characters that PostgreSQL cannot store, as in stored texts, one for one.
     text = UNSTORABLE.sub("\ufffd", text)
@@ -97,33 +98,45 @@ def parse_calls(text: str) -> Call:
         # Lark does not type the result of a transformer.
         call: Call = _parser().parse(text)  # type: ignore[assignment]
     except lark.UnexpectedToken as error:
-        cause = (
-            "the filter ends" if error.token.type == "$END" else f"unexpected `{error.token:.40}`"
-        )
-        raise _error_position(text, error).error(
-            f"{cause}; expected {_describe_tokens(error.accepts)}"
-        ) from None
+        message = _describe_problem(str(error.token), error.token.type, error.accepts)
+        raise _error_position(text, error).error(message) from None
     except lark.UnexpectedCharacters as error:
         character = text[error.pos_in_stream or 0]
         if character in "\"'":
-            raise _error_position(text, error).error(f"this {character} is not closed") from None
-        raise _error_position(text, error).error(
-            f"unexpected `{character}`; expected {_describe_tokens(error.allowed)}"
-        ) from None
+            message = "This quotation mark is not closed."
+        elif character == ":":
+            message = f"`field:value` is the form of the query bar. Write a function, {_EXAMPLE}."
+        else:
+            message = _describe_problem(character, "", error.allowed)
+        raise _error_position(text, error).error(message) from None
     return call
 
 
 def _error_position(text: str, error: lark.UnexpectedInput) -> SourcePosition:
-    if isinstance(error, lark.UnexpectedToken) and error.token.type == "$END":
+    if isinstance(error, lark.UnexpectedToken) and error.token.type == _END:
         end = text.rstrip()
         return SourcePosition(end.count("\n") + 1, len(end) - end.rfind("\n"))
     return SourcePosition(error.line, error.column)
 
 
-def _describe_tokens(expected: set[str]) -> str:
+def _describe_problem(found: str, kind: str, expected: set[str]) -> str:
+    """Return a sentence about a text where the grammar allows only `expected`."""
     # Keep the order of the table.
     labels = [label for name, label in _TOKEN_NAMES.items() if name in expected]
-    return labels[0] if len(labels) == 1 else f"{', '.join(labels[:-1])} or {labels[-1]}"
+    if not labels:
+        return (
+            f"The filter is complete before `{found:.40}`."
+            " Join conditions by `and(…, …)` or `or(…, …)`."
+        )
+    needed = labels[0] if len(labels) == 1 else f"{', '.join(labels[:-1])} or {labels[-1]}"
+    if kind == _END:
+        is_empty = expected == {"NAME"}
+        return (
+            f"The filter is empty. Write a condition, {_EXAMPLE}."
+            if is_empty
+            else f"The filter ends too early: {needed} is missing."
+        )
+    return f"`{found:.40}` cannot stand here. Write {needed} in its place."
 
 
 class _CallBuilder(lark.Transformer[lark.Token, Call]):
@@ -147,7 +160,7 @@ class _CallBuilder(lark.Transformer[lark.Token, Call]):
         inner = [argument.depth for argument in arguments if isinstance(argument, Call)]
         depth = 1 + max(inner, default=0)
         if depth > MAX_DEPTH:
-            raise name.position.error(f"calls may be nested at most {MAX_DEPTH} deep")
+            raise name.position.error(f"Conditions are nested at most {MAX_DEPTH} levels deep.")
         return Call(name.text, tuple(arguments), name.position, depth)
 
     def start(self, children: list[Call]) -> Call:
@@ -174,7 +187,7 @@ def _unquote(token: lark.Token) -> str:
         start = _token_position(token)
         column = match.start() - before.rfind("\n") if lines else start.column + match.start()
         raise SourcePosition(start.line + lines, column).error(
-            f"`\\{escape}` is not an escape; a backslash is written `\\\\`"
+            f"`\\{escape}` is not an escape sequence. Write a backslash as `\\\\`."
         )
 
     inner = token[1:-1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,8 @@ from apps.feedback.models import Feedback, FeedbackConfig
 
 MAX_KEYS = 12
 _MAX_STEPS = 11
+_SAMPLED_FEEDBACK = 200
+"""The newest feedback of a project, whose keys are listed first."""
 _SAMPLED_SCORES = 50
 """The newest scores of a key without a range, from which its buttons are derived."""
 
@@ -31,10 +34,19 @@ class KeyChoices:
     is_freeform: bool = False
 
 
-def list_key_choices(workspace_id: UUID) -> list[KeyChoices]:
-    """Return the keys of the workspace, most recently changed first."""
+def list_key_choices(workspace_id: UUID, project_id: UUID) -> list[KeyChoices]:
+    """Return the keys of the workspace: those of the project's newest feedback first.
+
+    The others follow, most recently changed first.
+    """
+    newest = Feedback.objects.for_workspace(workspace_id).filter(project_id=project_id)
+    used = newest.order_by("-created_at", "-id").values_list("key", flat=True)
+    counts = Counter(used[:_SAMPLED_FEEDBACK])
     rows = FeedbackConfig.objects.for_workspace(workspace_id).order_by("-modified_at", "key")
-    configs = list(rows[:MAX_KEYS])
+    own = list(rows.filter(key__in=counts))
+    own.sort(key=lambda row: -counts[row.key])
+    others = rows.exclude(pk__in=[row.pk for row in own])
+    configs = [*own, *others[:MAX_KEYS]][:MAX_KEYS]
     keys = [row.key for row in configs if _is_numeric(row) and _range(row) is None]
     scores = _sample_scores(workspace_id, keys)
     return [_build_choices(row, scores.get(row.key, ())) for row in configs]

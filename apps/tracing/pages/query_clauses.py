@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from django.utils import timezone
 
 from apps.trace_store.errors import FilterError
 from apps.trace_store.filters.formatting import keyed_name, quote_query
-from apps.trace_store.filters.nodes import Comparison, Condition, Expression
+from apps.trace_store.filters.nodes import And, Comparison, Condition, Expression
 from apps.trace_store.filters.query_fields import (
     QUERY_FIELDS,
     QUERY_FIELDS_BY_NAME,
@@ -30,6 +31,8 @@ class QueryProblem:
     fault: str
     suggestion: str = ""
     """The whole query with the fault replaced; empty if nothing close is known."""
+    place: str = ""
+    """Where the fault of a filter in the API's language is, in words."""
     field: str = "query"
     title: str = "query"
 
@@ -56,7 +59,8 @@ def parse_error(text: str) -> FilterError | None:
 def locate_problem(error: FilterError, text: str) -> QueryProblem:
     details: dict[str, Any] = error.errors[0] if error.errors else {}
     if "start" not in details:  # a filter in the API's language, whose error names the column
-        return QueryProblem(error.detail, "")
+        place = "line {line}, column {column}".format_map(details) if details else ""
+        return QueryProblem(error.detail, "", place=place)
     start, end = int(details["start"]), int(details["end"])
     meant = str(details.get("suggestion", ""))
     fixed = text[:start] + meant + text[end:] if meant else ""
@@ -79,7 +83,12 @@ def join_queries(texts: Sequence[str]) -> str:
     present = [text.strip() for text in texts if text.strip()]
     if len(present) < 2:
         return "".join(present)
-    return " ".join(f"({text})" if _is_alternative(text) else text for text in present)
+    return " ".join(map(group_query, present))
+
+
+def group_query(text: str) -> str:
+    """Return the query so that a clause can follow it: alternatives stand in parentheses."""
+    return f"({text})" if _is_alternative(text) else text
 
 
 def _is_alternative(text: str) -> bool:
@@ -148,6 +157,44 @@ def remove_field(text: str, name: str) -> str:
     )
 
 
+_BOUNDS = {
+    Comparison.GREATER: 0,
+    Comparison.GREATER_OR_EQUAL: 0,
+    Comparison.LESS: 1,
+    Comparison.LESS_OR_EQUAL: 1,
+}
+
+
+def number_limits(text: str, name: str) -> tuple[Decimal | None, Decimal | None] | None:
+    """Return the lower and upper limit of the field's clause; None without one."""
+    for item in split_query(text):
+        if (limits := _limits(item.expression, name)) is not None:
+            return limits
+    return None
+
+
+def remove_number(text: str, name: str) -> str:
+    """Remove the clauses that limit the numeric field."""
+    clauses = split_query(text)
+    return " ".join(item.text for item in clauses if _limits(item.expression, name) is None)
+
+
+def _limits(expression: Expression, name: str) -> tuple[Decimal | None, Decimal | None] | None:
+    run_field = QUERY_FIELDS_BY_NAME[name].field
+    parts = expression.parts if isinstance(expression, And) else (expression,)
+    limits: list[Decimal | None] = [None, None]
+    for part in parts:
+        if not (
+            isinstance(part, Condition)
+            and part.field.name == run_field.name
+            and part.comparison in _BOUNDS
+            and isinstance(part.value, Decimal)
+        ):
+            return None
+        limits[_BOUNDS[part.comparison]] = part.value
+    return limits[0], limits[1]
+
+
 _STATUS_WORDS = {stored: word for word, stored in STATUS_WORDS.items()}
 
 
@@ -159,6 +206,11 @@ def build_clause(name: str, values: Sequence[str]) -> str:
     return f"{name}:{quoted[0]}" if len(quoted) == 1 else f"{name}:({' OR '.join(quoted)})"
 
 
+_FIELDS_OF_KEYS = {
+    item.keys[0]: item.name for item in QUERY_FIELDS if item.name in {"deployment", "revision"}
+}
+
+
 def facet_clause(key: str, value: str) -> str:
     """Return the clause of a facet such as `tag`, `feedback_key` or `metadata.plan`."""
     if key == "feedback_key":
@@ -166,6 +218,8 @@ def facet_clause(key: str, value: str) -> str:
     group, _, inner = key.partition(".")
     if not inner:
         return build_clause(key, [value])
+    if inner in _FIELDS_OF_KEYS:
+        return f"{_FIELDS_OF_KEYS[inner]}:{quote_query(value)}"
     return f"{keyed_name(group, inner)}:{quote_query(value)}"
 
 

@@ -58,6 +58,24 @@ _TITLES = {
 }
 
 
+SCOPES = {
+    "": ("", "status:error latency:>2s refund"),
+    "root": ("Root of its trace", "tag:production"),
+    "any": ("Any run of its trace", "type:tool status:error"),
+}
+"""What a query describes, by the value of the parameter `scope`: label and example."""
+
+
+@dataclass(frozen=True)
+class QueryRow:
+    """A field of the query bar: its parameter, text, label and example."""
+
+    name: str
+    text: str
+    label: str
+    example: str
+
+
 @dataclass(frozen=True)
 class ColumnHeader:
     """The header of a column, with the URL that sorts by it and its current order, if any."""
@@ -87,12 +105,14 @@ class ListState:
     """As `filter`, for the root run."""
     tree: str = ""
     """As `filter`, for any run of the trace."""
+    scope: str = ""
+    """Which run the bar's own field describes: a key of `SCOPES`."""
     columns: str = ""
     """The columns of the saved view (`columns.serialize_columns`); empty for the user's own."""
 
     @classmethod
     def read(cls, params: Mapping[str, str]) -> ListState:
-        show, sort = params.get("show", ""), params.get("sort", "")
+        show, sort, scope = (params.get(name, "") for name in ("show", "sort", "scope"))
         query_text, where = _read_query(params, "query", "filter")
         root_text, trace = _read_query(params, "root", "trace")
         any_text, tree = _read_query(params, "any", "tree")
@@ -109,6 +129,7 @@ class ListState:
             filter=where,
             trace=trace,
             tree=tree,
+            scope=scope if scope in SCOPES else "",
             columns=params.get("columns", "")[:MAX_COOKIE_LENGTH],
         )
 
@@ -125,8 +146,50 @@ class ListState:
         return any(self._queries.values())
 
     @property
-    def has_trace_queries(self) -> bool:
-        return bool(self.root_text or self.any_text or self.trace or self.tree)
+    def has_other_queries(self) -> bool:
+        return any(row.text for row in self.other_queries) or bool(self.trace or self.tree)
+
+    @property
+    def main_query(self) -> QueryRow:
+        """Return the bar's own field."""
+        return self._query_row(self.scope)
+
+    @property
+    def other_queries(self) -> list[QueryRow]:
+        """Return the fields for the other scopes; the listed run of a trace is its root."""
+        is_root = not self.show
+        return [
+            self._query_row(scope)
+            for scope in SCOPES
+            if scope != self.scope and not (scope == "root" and is_root and not self.root_text)
+        ]
+
+    @property
+    def scope_choices(self) -> list[tuple[str, str, bool]]:
+        """Return label, URL and whether it is selected for each scope, with the query moved."""
+        main = self.main_query
+        choices = []
+        for scope in SCOPES:
+            if scope == "root" and not self.show and self.scope != "root":
+                continue
+            row = self._query_row(scope)
+            moved = {main.name: "", row.name: query_clauses.join_queries([row.text, main.text])}
+            changes = {"scope": scope, "view": ""} | (moved if scope != self.scope else {})
+            choices.append((row.label, self.build_url(**changes), scope == self.scope))
+        return choices
+
+    @property
+    def threads_query(self) -> str:
+        """Return the query string of the list of threads with the bar's query."""
+        parameters = {"query": self.main_query.text} | self.period.parameters
+        return urlencode({name: value for name, value in parameters.items() if value})
+
+    def _query_row(self, scope: str) -> QueryRow:
+        name = scope or "query"
+        label, example = SCOPES[scope]
+        if not scope:
+            label = "This run" if self.show else "Root run"
+        return QueryRow(name, self._queries[name], label, example)
 
     @property
     def problem(self) -> QueryProblem | None:
@@ -191,6 +254,7 @@ class ListState:
             **self._queries,
             "sort": "" if self.sort == NEWEST_FIRST else self.sort,
             "view": self.view,
+            "scope": self.scope,
             "columns": self.columns,
         }
         return {name: value for name, value in data.items() if value} | self.period.parameters
@@ -281,7 +345,7 @@ class ListState:
     @property
     def filter_form_fields(self) -> list[tuple[str, str]]:
         """Return the hidden fields of the query bar's form."""
-        filter_params = ("query", "root", "any", "view")
+        filter_params = (*(name or "query" for name in SCOPES), "view")
         return [
             (name, value) for name, value in self.parameters.items() if name not in filter_params
         ]

@@ -10,13 +10,13 @@ from typing import Any
 from apps.trace_store import run_store
 from apps.trace_store.aggregation import GroupAttribute, GroupBy, MetricsQuery
 from apps.trace_store.filters.formatting import keyed_name, quote_query
-from apps.trace_store.filters.query_fields import QUERY_FIELDS_BY_NAME
+from apps.trace_store.filters.query_fields import DEPLOYMENT_KEY, QUERY_FIELDS_BY_NAME
 from apps.trace_store.metrics import Measure
 from apps.tracing.models import Project
-from apps.tracing.pages import query_clauses
+from apps.tracing.pages import number_facets, query_clauses
 from apps.tracing.pages.periods import read_period
 from apps.tracing.pages.run_list import ListState
-from apps.tracing.services.facets import SAMPLE_SIZE, collect_facets, is_sdk_metadata
+from apps.tracing.services.facets import SAMPLE_SIZE, collect_facets, is_technical
 from apps.web_ui.badges import BADGES, RUN_STATUSES
 from apps.web_ui.charts import Line, LineChart, bucket_edges
 from apps.web_ui.formatting import format_count, format_date_time
@@ -103,8 +103,8 @@ class Facet:
     values: Sequence[FacetValue]
     note: str = ""
     """Which runs the counts include, unless it is all of them."""
-    is_sdk: bool = False
-    """Whether it is metadata that SDKs add, which is folded."""
+    is_technical: bool = False
+    """Whether it is metadata that SDKs and servers add, which is folded."""
 
     @property
     def first(self) -> Sequence[FacetValue]:
@@ -119,18 +119,18 @@ FACET_FIELDS = {
     "status": ("Status", GroupAttribute.STATUS),
     "name": ("Name", GroupAttribute.NAME),
     "run_type": ("Type", GroupAttribute.RUN_TYPE),
+    "model": ("Model", GroupAttribute.MODEL),
 }
-_FACET_TITLES = {"tag": "Tags", "feedback_key": "Feedback"}
+_FACET_TITLES = {
+    "tag": "Tags",
+    "feedback_key": "Feedback",
+    f"metadata.{DEPLOYMENT_KEY}": "Deployment",
+    "metadata.revision_id": "Revision",
+}
+_FACET_ORDER = (*FACET_FIELDS, *_FACET_TITLES)
+"""The first facets; metadata of the user follows by frequency, then that of SDKs and servers."""
 _MAX_HINTS = 4
 _QUANTILES = (0.5, 0.95, 0.99)
-_MEASURES = {
-    "latency": Measure.LATENCY,
-    "first_token": Measure.FIRST_TOKEN,
-    "tokens": Measure.TOTAL_TOKENS,
-    "tokens.in": Measure.PROMPT_TOKENS,
-    "tokens.out": Measure.COMPLETION_TOKENS,
-    "cost": Measure.TOTAL_COST,
-}
 
 
 def load_facets(project: Project, state: ListState) -> list[Facet]:
@@ -150,14 +150,20 @@ def load_facets(project: Project, state: ListState) -> list[Facet]:
         values_by_key.setdefault(item["key"], []).append(value)
         notes[item["key"]] = _counted_runs(item)
     for name in FACET_FIELDS:
-        if query_clauses.selected_values(state.query_text, name):
+        # Root runs have no model.
+        is_counted_apart = name == "model" and state.show
+        if is_counted_apart or query_clauses.selected_values(state.query_text, name):
             values_by_key[name], since = _values_without_field(project, state, name)
             notes[name] = _since(since)
     return [
         Facet(_facet_title(key), values, notes.get(key, ""), _is_folded(key, values))
-        for key, values in values_by_key.items()
+        for key, values in sorted(values_by_key.items(), key=lambda item: _rank(item[0]))
         if values and (key != "run_type" or len(values) > 1 or values[0].is_selected)
     ]
+
+
+def _rank(key: str) -> int:
+    return _FACET_ORDER.index(key) if key in _FACET_ORDER else len(_FACET_ORDER)
 
 
 def _counted_runs(item: dict[str, Any]) -> str:
@@ -215,7 +221,7 @@ def suggest_values(project: Project, state: ListState, name: str) -> list[Sugges
 
     `metadata.` and `feedback.` give the keys. A field without a list of values gives none.
     """
-    if name in _MEASURES:
+    if name in number_facets.MEASURES:
         return _quantiles(project, state, name)
     if name == "model":
         return _grouped_values(project, replace(state, show="all"), GroupAttribute.MODEL)
@@ -278,7 +284,7 @@ def _grouped_values(
 
 
 def _quantiles(project: Project, state: ListState, name: str) -> list[SuggestedValue]:
-    measure = _MEASURES[name]
+    measure = number_facets.MEASURES[name]
     result = run_store.aggregate(
         project.workspace_id,
         MetricsQuery(query=state.query(project), measures=(measure,), quantiles=_QUANTILES),
@@ -286,20 +292,16 @@ def _quantiles(project: Project, state: ListState, name: str) -> list[SuggestedV
     suggestions = []
     for share in _QUANTILES:
         if (value := result.overall.quantile(measure, share)) is not None:
-            text = _threshold(float(value), measure)
+            text = number_facets.format_bound(float(value), measure)
             suggestions.append(SuggestedValue(f">{text}", f"p{share * 100:.0f}"))
     return suggestions
 
 
-def _threshold(value: float, measure: Measure) -> str:
-    if measure.is_time:
-        return f"{value * 1000:.0f}ms" if value < 1 else f"{value:.3g}s"
-    return f"${value:.3g}" if measure is Measure.TOTAL_COST else f"{value:.0f}"
-
-
 def _is_folded(key: str, values: Sequence[FacetValue]) -> bool:
-    is_sdk = key.startswith("metadata.") and is_sdk_metadata(key.removeprefix("metadata."))
-    return is_sdk and not any(value.is_selected for value in values)
+    if key in _FACET_ORDER or not key.startswith("metadata."):
+        return False
+    is_folded = is_technical(key.removeprefix("metadata."))
+    return is_folded and not any(value.is_selected for value in values)
 
 
 def _facet_title(key: str) -> str:

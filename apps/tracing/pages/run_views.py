@@ -13,9 +13,10 @@ from apps.core import errors
 from apps.core.json import Fragment, dumps_text
 from apps.trace_store import Payload, RunDetail, RunRow, Usage, run_store
 from apps.trace_store.token_estimates import TokenEstimate, estimate_tokens
-from apps.tracing.hooks import PromptLink, find_prompt
+from apps.tracing.hooks import DeploymentLink, PromptLink, find_deployment, find_prompt
 from apps.tracing.models import Project
 from apps.tracing.offered_tools import parse_tools
+from apps.tracing.pages.error_reports import ErrorReport, build_error
 from apps.tracing.pages.payload_views import PayloadView, build_payload_view
 from apps.tracing.pages.run_feedback import RunFeedback, load_feedback
 
@@ -59,11 +60,17 @@ class RunPageData:
     """Of a model call that reports no tokens."""
     prompt: PromptLink | None = None
     """The prompt commit that the run used; not on public pages."""
+    deployment: DeploymentLink | None = None
+    """The deployment that executed the run; not on public pages."""
 
     @property
     def first_token(self) -> timedelta | None:
         token = self.row.first_token_time
         return token - self.row.start_time if token else None
+
+    @property
+    def error_report(self) -> ErrorReport | None:
+        return build_error(self.error) if self.error else None
 
     @property
     def payloads(self) -> tuple[PayloadView, PayloadView]:
@@ -91,7 +98,12 @@ def load_run(project: Project, run_id: UUID) -> RunPageData:
     if detail is None:
         raise errors.NotFound
     view = build_view(detail, load_feedback(project, run_id))
-    return replace(view, prompt=find_prompt(project.workspace_id, detail.row.metadata or {}))
+    metadata = detail.row.metadata or {}
+    return replace(
+        view,
+        prompt=find_prompt(project.workspace_id, metadata),
+        deployment=find_deployment(project.workspace_id, metadata),
+    )
 
 
 def build_view(detail: RunDetail, feedback: Sequence[RunFeedback] = ()) -> RunPageData:

@@ -72,6 +72,17 @@ class Tree:
     def errors(self) -> int:
         return sum(run.row.has_failed for run in self.runs)
 
+    @property
+    def failed_run(self) -> RunRow | None:
+        """Return the deepest run that failed by itself, the first of several; None without one."""
+        parents = {run.parent for run in self.runs if run.row.has_failed}
+        failed = [
+            run
+            for index, run in enumerate(self.runs)
+            if run.row.has_failed and index not in parents
+        ]
+        return max(failed, key=lambda run: run.depth).row if failed else None
+
     def as_json(self) -> Fragment:
         runs = [run.as_json() for run in self.runs]
         return Fragment(dumps_text({"total": self.total, "runs": runs}).encode())

@@ -13,23 +13,29 @@ from apps.feedback.services.score_stats import FeedbackStats
 from apps.trace_store import RunQuery, run_store
 from apps.trace_store.aggregation import GroupAttribute, GroupBy, MetricsQuery
 from apps.trace_store.filters import quote
+from apps.trace_store.filters.query_fields import DEPLOYMENT_KEY
 
 SAMPLE_SIZE = 1000
 """Tags and metadata are sampled from the newest runs; `is_sample` marks them."""
 MAX_VALUES = 20
 _MAX_VALUE_LENGTH = 200
-_SDK_METADATA = re.compile(
-    r"ls_|lc_|langgraph_|langsmith|LANGSMITH_|LANGCHAIN_|checkpoint_|__|(?:revision_id|versions)$"
+_TECHNICAL = re.compile(
+    r"ls_|lc_|langgraph_|langsmith|LANGSMITH_|LANGCHAIN_|checkpoint_|a2a_|otel[._]|__"
+    r"|(?:(?:run|thread|session|conversation|trace|graph|assistant|cron|request|parent_run)_id"
+    r"|run_attempt|versions|created_by|from_studio)$"
 )
-"""Prefixes of the metadata keys that SDKs add."""
+"""Metadata keys that SDKs and servers add for themselves: ids, versions and settings."""
 
 Facet = dict[str, Any]
 """`key`, `value`, `query` and `n`; `is_sample` or `counted_since` if `n` counts the newest runs."""
 
 
-def is_sdk_metadata(key: str) -> bool:
-    """Return whether SDKs add this metadata key; such keys are listed after the user's own."""
-    return _SDK_METADATA.match(key) is not None
+def is_technical(key: str) -> bool:
+    """Return whether SDKs or servers add this metadata key, which is listed after the user's own.
+
+    The deployment, which has a field of the query language, is none of these keys.
+    """
+    return key != DEPLOYMENT_KEY and _TECHNICAL.match(key) is not None
 
 
 def collect_facets(
@@ -84,7 +90,7 @@ def _sample_runs(workspace_id: UUID, query: RunQuery) -> Iterator[Facet]:
     values_by_key: dict[str, list[tuple[str, int]]] = {}
     for (key, text), count in metadata_counts.most_common():
         values_by_key.setdefault(key, []).append((text, count))
-    keys = sorted(values_by_key, key=is_sdk_metadata)
+    keys = sorted(values_by_key, key=is_technical)
     for key in keys[:MAX_VALUES]:
         for text, count in values_by_key[key][:MAX_VALUES]:
             where = f"and(eq(metadata_key, {quote(key)}), eq(metadata_value, {quote(text)}))"

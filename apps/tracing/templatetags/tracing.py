@@ -11,9 +11,12 @@ from django import template
 from django.conf import settings
 from django.urls import reverse
 
+from apps.organizations.permissions import Permission
 from apps.trace_store import Attachment
 from apps.trace_store.filters import quote
+from apps.tracing.hooks import DeploymentLink, find_deployment_of_project
 from apps.tracing.messages import MessagePart, parse_address
+from apps.tracing.models import Project
 
 register = template.Library()
 
@@ -52,6 +55,14 @@ def thread_link(key: str) -> str:
     """Return the query string of the run list filtered by a thread."""
     text = f"eq(thread_id, {quote(key)})"
     return f"?{urlencode({'filter': text, 'range': 'all'})}"
+
+
+@register.simple_tag(takes_context=True)
+def project_deployment(context: dict[str, Any], project: Project) -> DeploymentLink | None:
+    """Return the deployment that traces to the project, if the reader may see it."""
+    if not context["request"].caller.may(Permission.DEPLOYMENTS_READ):
+        return None
+    return find_deployment_of_project(project.workspace_id, project.name)
 
 
 @register.simple_tag(takes_context=True)

@@ -87,7 +87,7 @@ def _render_feedback(
     context = {
         "project": project,
         "run": {"row": row, "feedback": run_feedback.load_feedback(project, row.id)},
-        **feedback_context(request, form),
+        **feedback_context(request, project.pk, form),
     }
     status = 422 if is_invalid else 200
     response = render(request, "tracing/feedback.html#swap", context, status=status)
@@ -95,12 +95,14 @@ def _render_feedback(
     return trigger_client_event(response, "feedback-changed", chips)
 
 
-def feedback_context(request: PageRequest, form: FeedbackForm | None = None) -> dict[str, Any]:
+def feedback_context(
+    request: PageRequest, project_id: UUID, form: FeedbackForm | None = None
+) -> dict[str, Any]:
     """Return the template context of the feedback form, if the user may write feedback."""
     if not request.caller.may(Permission.FEEDBACK_WRITE):
         return {"may_annotate": False}
     return {
         "may_annotate": True,
-        "feedback_configs": list_key_choices(request.caller.workspace_id),
+        "feedback_configs": list_key_choices(request.caller.workspace_id, project_id),
         "annotate_form": form or FeedbackForm(),
     }

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_GET, require_POST
 from apps.organizations.permissions import Permission
 from apps.trace_store import Status, run_store
 from apps.tracing.models import Project, SavedView, ViewType
-from apps.tracing.pages import columns, query_clauses, run_list, run_list_summary
+from apps.tracing.pages import columns, number_facets, query_clauses, run_list, run_list_summary
 from apps.tracing.pages.run_list import ListState
 from apps.tracing.services import get_project
 from apps.tracing.views.saved_views import view_query
@@ -143,8 +143,9 @@ def project_facets(request: PageRequest, project_id: UUID) -> HttpResponse:
     context = {
         "project": project,
         "state": state,
-        "facets": facets,
-        "has_sdk_facets": any(facet.is_sdk for facet in facets),
+        "facets": [facet for facet in facets if not facet.is_technical],
+        "technical_facets": [facet for facet in facets if facet.is_technical],
+        "number_facets": number_facets.load_number_facets(project, state.without_invalid_filters),
     }
     return render(request, "tracing/facets.html", context)
 

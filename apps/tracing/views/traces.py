@@ -57,7 +57,7 @@ def trace_detail(request: PageRequest, project_id: UUID, run_id: UUID) -> HttpRe
         "is_preview": request.GET.get("part") == "preview",
         "may_share": request.caller.may(Permission.RUNS_SHARE),
         "may_delete_runs": request.caller.may(Permission.RUNS_DELETE),
-        **feedback_context(request),
+        **feedback_context(request, project.pk),
     }
     if request.htmx:
         return render(request, "tracing/run.html", context)
@@ -66,6 +66,12 @@ def trace_detail(request: PageRequest, project_id: UUID, run_id: UUID) -> HttpRe
     tree = traces.load_trace(project, run.row.trace_id)
     rows = [tree_run.row for tree_run in tree.runs]
     mode = display_mode(request, run.row, rows)
+    failed = tree.failed_run
+    is_opened = run.row.is_root and mode != TRANSCRIPT and "view" not in request.GET
+    if is_opened and run.row.has_failed and failed is not None and failed.id != run.row.id:
+        # A trace that failed opens at the run that made it fail.
+        query = f"?{request.GET.urlencode()}" if request.GET else ""
+        return redirect(f"{url}/r/{failed.id}{query}")
     context |= {
         "tree": tree,
         "tree_src": f"{url}/r/{run.row.trace_id}/tree.json",

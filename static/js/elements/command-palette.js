@@ -69,7 +69,7 @@ class CommandPalette extends HTMLElement {
     dialog.setAttribute("aria-label", "Command palette");
     dialog.innerHTML = `
       <div class="palette-field"><input type="text" role="combobox" aria-expanded="true" aria-autocomplete="list"
-        aria-controls="palette-results" aria-label="Name or run ID" placeholder="Project, deployment or run ID"
+        aria-controls="palette-results" aria-label="Name or run ID" placeholder="Project, page, action, run or thread ID"
         autocomplete="off" spellcheck="false"></div>
       <div class="palette-results" id="palette-results" role="listbox" aria-label="Results"></div>
       <div class="palette-foot"><span><kbd>↑</kbd><kbd>↓</kbd> select</span><span><kbd>↵</kbd> open</span><span><kbd>Esc</kbd> close</span></div>`;

@@ -1,5 +1,5 @@
 /**
- * <query-bar language="id" views="id" recents="project" values="/…/values"><input name="query"></query-bar>: marks the
+ * <query-bar main language="id" views="id" recents="project" values="/…/values"><input name="query"></query-bar>: marks the
  * clauses of the query, names faults while typing, and suggests fields, operators and values.
  *
  * Arrow keys select, Tab or Enter accepts, Escape closes the list; Shift+Enter opens the list in a new tab. Backspace
@@ -100,7 +100,7 @@ class QueryBar extends HTMLElement {
   };
 
   #handleShortcut = (/** @type {KeyboardEvent} */ event) => {
-    if (event.key !== "v" || !isShortcut(event) || this.#input.name !== "query") return;
+    if (event.key !== "v" || !isShortcut(event) || !this.hasAttribute("main")) return;
     /** @type {HTMLElement | null} */ (document.querySelector(".views-menu > summary"))?.click();
   };
 
@@ -131,7 +131,7 @@ class QueryBar extends HTMLElement {
 
   /** @param {string} query */
   #remember(query) {
-    if (!query || this.#input.name !== "query") return;
+    if (!query || !this.hasAttribute("main")) return;
     const recents = [query, ...this.#recents().filter((other) => other !== query)];
     try {
       localStorage.setItem(this.#recentsKey, JSON.stringify(recents.slice(0, MAX_RECENTS)));
@@ -236,9 +236,9 @@ class QueryBar extends HTMLElement {
 
   /** Suggest recent queries, saved views, and a few fields. */
   #emptySuggestions() {
-    const recents = this.#input.name === "query" ? this.#recents().slice(0, 5) : [];
+    const recents = this.hasAttribute("main") ? this.#recents().slice(0, 5) : [];
     /** @type {{ name: string, url: string }[]} */
-    const views = this.#input.name === "query" ? readJson(this.getAttribute("views")) || [] : [];
+    const views = this.hasAttribute("main") ? readJson(this.getAttribute("views")) || [] : [];
     return [
       ...withTitle(
         "Recent",

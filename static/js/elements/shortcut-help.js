@@ -1,6 +1,5 @@
 /** <shortcut-help><button>…</button></shortcut-help>: opens the list of shortcuts on `?` and binds the global shortcuts. */
-import { tinykeys } from "../../vendor/tinykeys.js";
-import { isShortcut } from "../lib/keyboard.js";
+import { bindSequences, isShortcut } from "../lib/keyboard.js";
 
 class ShortcutHelp extends HTMLElement {
   /** @type {(() => void) | undefined} */
@@ -10,23 +9,14 @@ class ShortcutHelp extends HTMLElement {
     this.hidden = false;
     this.addEventListener("click", this.#open);
     document.addEventListener("keydown", this.#handleKeydown);
-    this.#unbind = tinykeys(window, {
-      "g t": (event) => isShortcut(event) && this.#openSection("Tracing"),
-      "g b": (event) => isShortcut(event) && this.#openSection("Dashboards"),
-      "g s": (event) => isShortcut(event) && this.#openSection("Settings"),
-      "g d": (event) => isShortcut(event) && this.#openSection("Deployments"),
-      "/": (event) => {
-        const field = /** @type {HTMLInputElement | null} */ (
-          document.querySelector("main input[type=search]")
-        );
-        if (!field || !isShortcut(event)) return;
-        event.preventDefault();
-        field.focus();
-        // A query is edited, so that it is not lost with the first key.
-        if (field.closest("query-bar"))
-          field.setSelectionRange(field.value.length, field.value.length);
-        else field.select();
-      },
+    this.#unbind = bindSequences({
+      t: () => this.#openSection("Tracing"),
+      e: () => this.#openSection("Datasets"),
+      p: () => this.#openSection("Prompts"),
+      d: () => this.#openSection("Deployments"),
+      b: () => this.#openSection("Dashboards"),
+      a: () => this.#openSection("Alerts"),
+      s: () => this.#openSection("Settings"),
     });
   }
 
@@ -37,8 +27,23 @@ class ShortcutHelp extends HTMLElement {
 
   // Compare the character, because its key differs between keyboard layouts.
   #handleKeydown = (/** @type {KeyboardEvent} */ event) => {
-    if (event.key === "?" && isShortcut(event)) this.#open();
+    if (!isShortcut(event)) return;
+    if (event.key === "?") this.#open();
+    if (event.key === "/") this.#focusSearch(event);
   };
+
+  /** @param {KeyboardEvent} event */
+  #focusSearch(event) {
+    const field = /** @type {HTMLInputElement | null} */ (
+      document.querySelector("main input[type=search]")
+    );
+    if (!field || event.defaultPrevented) return;
+    event.preventDefault();
+    field.focus();
+    // A query is edited, so that it is not lost with the first key.
+    if (field.closest("query-bar")) field.setSelectionRange(field.value.length, field.value.length);
+    else field.select();
+  }
 
   #open = () => {
     /** @type {HTMLDialogElement | null} */ (

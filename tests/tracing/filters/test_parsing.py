@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from decimal import Decimal
 from uuid import UUID
@@ -33,10 +34,9 @@ def parse_error(text):
     assert caught.value.status == 400
     assert caught.value.code == "filter_invalid"
     (error,) = caught.value.errors
-    assert (
-        caught.value.detail
-        == f"line {error['line']}, column {error['column']}: " + (error["message"])
-    )
+    assert caught.value.detail == error["message"]
+    assert re.match(r"[A-Z`]", error["message"]), "a sentence"
+    assert error["message"].endswith((".", "?")), "a sentence"
     return error["line"], error["column"], error["message"]
 
 
@@ -150,52 +150,56 @@ def test_adjacent_conditions_on_a_pair_apply_to_the_same_pair(text, expected):
 @pytest.mark.parametrize(
     ("text", "line", "column", "part"),
     [
-        ("", 1, 1, "the filter ends; expected a name"),
-        ("  \n ", 1, 1, "the filter ends"),
-        ("name", 1, 5, "expected `(`"),
-        ("5", 1, 1, "unexpected `5`; expected a name"),
-        ("eq(name, 'a') eq", 1, 15, "expected the end"),
-        ("eq(name,\n   'a', )", 2, 9, "unexpected `)`"),
-        ("eq(name,, 'a')", 1, 9, "unexpected `,`; expected `(`, `[`, a name"),
-        ("eq(name, {})", 1, 10, "unexpected `{`"),
-        ("eq(name, 'a)", 1, 10, "this ' is not closed"),
-        ("eq(name, 'a\\d')", 1, 12, "`\\d` is not an escape"),
-        ("eq(name, 'a\n\n \\x')", 3, 2, "`\\x` is not an escape"),
+        ("", 1, 1, 'The filter is empty. Write a condition, such as `eq(name, "agent")`.'),
+        ("  \n ", 1, 1, "The filter is empty"),
+        ("name", 1, 5, "The filter ends too early: a `(` is missing."),
+        ("status:error", 1, 7, "`field:value` is the form of the query bar."),
+        ("5", 1, 1, "`5` cannot stand here. Write a name in its place."),
+        ("eq(name, 'a') eq", 1, 15, "The filter is complete before `eq`."),
+        ("eq(name,\n   'a', )", 2, 9, "`)` cannot stand here"),
+        ("eq(name,, 'a')", 1, 9, "`,` cannot stand here. Write a `(`, a `[`, a name"),
+        ("eq(name, {})", 1, 10, "`{` cannot stand here"),
+        ("eq(name, 'a)", 1, 10, "This quotation mark is not closed."),
+        ("eq(name, 'a\\d')", 1, 12, "`\\d` is not an escape sequence."),
+        ("eq(name, 'a\n\n \\x')", 3, 2, "`\\x` is not an escape sequence."),
         ("and()", 1, 1, "`and` takes one condition or more"),
         ("not(eq(name, 'a'), eq(name, 'b'))", 1, 1, "`not` takes one condition"),
-        ("and(eq(name, 'a'), true)", 1, 20, "expected a condition"),
-        ("and(equals(name, 'a'))", 1, 5, "there is no function `equals`; did you mean `eq`?"),
-        ("lik(name, 'a')", 1, 1, "there is no function `lik`; did you mean `like`?"),
-        ("xyzzy(name)", 1, 1, "there is no function `xyzzy`"),
-        ("eq(Name, 'a')", 1, 4, "did you mean `name`?"),
-        ("eq(total_tokns, 1)", 1, 4, "did you mean `total_tokens`?"),
-        ("eq(5, 'a')", 1, 4, "expected the name of a field"),
-        ("eq()", 1, 1, "`eq` has no field"),
+        ("and(eq(name, 'a'), true)", 1, 20, "Write a condition here"),
+        ("and(equals(name, 'a'))", 1, 5, "There is no function `equals`. Did you mean `eq`?"),
+        ("lik(name, 'a')", 1, 1, "There is no function `lik`. Did you mean `like`?"),
+        ("xyzzy(name)", 1, 1, "There is no function `xyzzy`."),
+        ("eq(Name, 'a')", 1, 4, "Did you mean `name`?"),
+        ("eq(total_tokns, 1)", 1, 4, "Did you mean `total_tokens`?"),
+        ("eq(5, 'a')", 1, 4, "Write the name of a field here"),
+        ("eq()", 1, 1, "`eq` needs a field as its first argument."),
         ("eq(name)", 1, 1, "`eq` takes a field and one value"),
         ("in(name, 'a', 'b')", 1, 1, "`in` takes a field and a list"),
-        ("is_null(name, 1)", 1, 15, "`is_null` takes only the field"),
-        ("eq(name, ['a'])", 1, 11, "expected a value, not a list"),
-        ("eq(name, eq(name, 'a'))", 1, 10, "expected a value, not a condition"),
-        ("eq(run_type, llm)", 1, 14, '`llm` is not a value; write strings in quotes: "llm"'),
-        ("gt(name, null)", 1, 10, "null can only be equal or not equal"),
-        ("in(name, ['a', null])", 1, 16, "null can only be equal or not equal"),
-        ("like(name, 'a\\\\')", 1, 12, "a pattern must not end with a single backslash"),
+        ("is_null(name, 1)", 1, 15, "`is_null` takes only a field."),
+        ("eq(name, ['a'])", 1, 11, "Write one value here, not a list."),
+        ("eq(name, eq(name, 'a'))", 1, 10, "Write one value here, not a condition."),
+        ("eq(run_type, llm)", 1, 14, '`llm` needs quotes. Write `"llm"`.'),
+        ("gt(name, null)", 1, 10, "`null` has no order and is in no list."),
+        ("in(name, ['a', null])", 1, 16, "`null` has no order and is in no list."),
+        ("like(name, 'a\\\\')", 1, 12, "A pattern cannot end with a single backslash."),
         ("like(id, '%')", 1, 1, "`id` is an id and does not support `like`"),
         (
             "eq(inputs, 'a')",
             1,
             1,
-            "`inputs` is content and does not support `eq`; supported: search",
+            (
+                "`inputs` is content and does not support `eq`."
+                " It supports search, is_null and is_not_null."
+            ),
         ),
         ("search(tags, 'a')", 1, 1, "does not support `search`"),
         ("search(' - ')", 1, 8, "at least one letter or digit"),
-        ("has(metadata, 'k')", 1, 15, "expected a JSON object"),
-        ("has(metadata, '[1]')", 1, 15, "expected a JSON object"),
-        ("has(metadata, '{\"a\": NaN}')", 1, 15, "expected a JSON object"),
-        ("has(metadata, '{\"a\": 1e999999}')", 1, 15, "expected a JSON object"),
-        ("eq(id, 'x')", 1, 8, "`x` is not an id (a UUID)"),
+        ("has(metadata, 'k')", 1, 15, "Write a JSON object here"),
+        ("has(metadata, '[1]')", 1, 15, "Write a JSON object here"),
+        ("has(metadata, '{\"a\": NaN}')", 1, 15, "Write a JSON object here"),
+        ("has(metadata, '{\"a\": 1e999999}')", 1, 15, "Write a JSON object here"),
+        ("eq(id, 'x')", 1, 8, "`x` is not an id (a UUID)."),
         ("gt(total_tokens, 'many')", 1, 18, "`many` is not a number"),
-        ("gt(total_tokens, 1e100)", 1, 18, "a number may have at most 60 digits"),
+        ("gt(total_tokens, 1e100)", 1, 18, "A number has at most 60 digits."),
         ("gt(total_tokens, 1e9999999999)", 1, 18, "is not a number"),
         ("gt(latency, '5 parsecs')", 1, 13, "`5 parsecs` is not a duration"),
         ("gt(start_time, 5)", 1, 16, "`5` is not a time"),
@@ -213,26 +217,26 @@ def test_a_parse_error_names_its_line_and_column(text, line, column, part):
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ("x" * (MAX_LENGTH + 1), "a filter may have at most 100,000 characters"),
-        ("eq(name, '" + "a" * 1_000_000 + "')", "a filter may have at most 100,000 characters"),
+        ("x" * (MAX_LENGTH + 1), "A filter has at most 100,000 characters"),
+        ("eq(name, '" + "a" * 1_000_000 + "')", "A filter has at most 100,000 characters"),
         (
             "not(" * (MAX_DEPTH + 1) + "eq(name, 'a')" + ")" * MAX_DEPTH,
-            "calls may be nested at most 50",
+            "Conditions are nested at most 50",
         ),
         (
             "not(" * MAX_DEPTH + "eq(name, 'a')" + ")" * MAX_DEPTH,
-            "calls may be nested at most 50 deep",
+            "Conditions are nested at most 50 levels deep.",
         ),
-        ("not(" * MAX_DEPTH + "eq(name, 'a'", "the filter ends"),
-        ("not(" * 20_000 + ")" * 20_000, "calls may be nested at most 50 deep"),
-        ("(" * MAX_LENGTH, "unexpected `(`"),
-        ("in(name, " + "[" * 50_000, "unexpected `[`"),
+        ("not(" * MAX_DEPTH + "eq(name, 'a'", "The filter ends too early"),
+        ("not(" * 20_000 + ")" * 20_000, "Conditions are nested at most 50 levels deep."),
+        ("(" * MAX_LENGTH, "`(` cannot stand here"),
+        ("in(name, " + "[" * 50_000, "`[` cannot stand here"),
         (
             f"or({','.join(['is_null(name)'] * (MAX_CONDITIONS + 1))})",
-            "may have at most 200 conditions",
+            "A filter has at most 200 conditions.",
         ),
-        ("has(metadata, '" + '{"a":' * 200 + "1" + "}" * 200 + "')", "expected a JSON object"),
-        ("has(metadata, '" + '{"a":' * 9000 + "1" + "}" * 9000 + "')", "expected a JSON object"),
+        ("has(metadata, '" + '{"a":' * 200 + "1" + "}" * 200 + "')", "Write a JSON object here"),
+        ("has(metadata, '" + '{"a":' * 9000 + "1" + "}" * 9000 + "')", "Write a JSON object here"),
     ],
 )
 def test_a_filter_above_a_limit_is_rejected(text, part):

@@ -86,11 +86,13 @@ def test_the_table_lists_every_field_with_its_names_and_type():
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
-    re.findall(r"^\| `(.+?)` \| (line \d+, column .*?) \|$", DOCUMENT, re.MULTILINE),
+    ("text", "line", "column", "message"),
+    re.findall(r"^\| `(.+?)` \| (\d+), (\d+) \| (.*?) \|$", DOCUMENT, re.MULTILINE),
 )
-def test_an_error_message_is_the_documented_one(text, message):
+def test_an_error_message_is_the_documented_one(text, line, column, message):
     with pytest.raises(FilterError) as caught:
         parse(text)
 
     assert caught.value.detail == message
+    [error] = caught.value.errors
+    assert (error["line"], error["column"]) == (int(line), int(column))

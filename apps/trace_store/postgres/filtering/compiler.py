@@ -194,5 +194,5 @@ def compile_having(workspace_id: UUID, expression: Expression) -> SqlCondition:
         case Condition() if expression.comparison is not Comparison.SEARCH:
             return compare_sql(expression, f"({_COLUMNS[expression.field.name]})")
     raise FilterError(
-        "`search` is not supported in filters of threads: use `filter`, which searches their turns."
+        "Filters of threads do not support `search`. Use `filter`, which searches their turns."
     )

@@ -10,8 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from apps.core.json import loads
-from apps.trace_store import Payload, RunDetail, RunRow, RunType, Status
-from apps.trace_store.run_status import classify_error
+from apps.trace_store import Payload, RunDetail, RunRow, RunType
 from apps.tracing.messages import (
     Conversation,
     Document,
@@ -21,6 +20,7 @@ from apps.tracing.messages import (
     parse_conversation,
     parse_documents,
 )
+from apps.tracing.pages.error_reports import ErrorReport, build_error
 from apps.tracing.pages.payload_views import PayloadView, build_turn_payload_view
 from apps.tracing.pages.transcripts.agents import Agent
 
@@ -51,22 +51,13 @@ class Figures:
 
 
 @dataclass(frozen=True)
-class ErrorView:
-    """An error: its message first, and the whole text."""
-
-    title: str
-    text: str
-    is_interrupt: bool = False
-
-
-@dataclass(frozen=True)
 class CallView:
     """A tool call with its run, its result, and the agent that it called."""
 
     call: ToolCall
     run: RunRow | None
     figures: Figures | None
-    error: ErrorView | None = None
+    error: ErrorReport | None = None
     agents: Sequence[AgentView] = ()
 
     @property
@@ -147,7 +138,7 @@ class Block:
     view: PayloadView | None = None
     """The payload if it has no messages."""
     preview: str = ""
-    error: ErrorView | None = None
+    error: ErrorReport | None = None
     agent: AgentView | None = None
     figures: Figures | None = None
     attempt: int = 1
@@ -400,7 +391,7 @@ class TranscriptBuilder:
         view = self.build_agent(agent, f"{path}{_PATH_ARROW}{agent.name}")
         return Block("agent", agent.row, title=agent.name, agent=view, figures=view.figures)
 
-    def _error(self, row: RunRow) -> ErrorView | None:
+    def _error(self, row: RunRow) -> ErrorReport | None:
         if row.error_preview is None:
             return None
         detail = self.details.get(row.id)
@@ -456,17 +447,6 @@ class _ToolRuns:
         if queue and queue[0].start_time >= model_run.start_time:
             return queue.popleft()
         return None
-
-
-def build_error(text: str) -> ErrorView:
-    """Return the error with its message first: the last line of a traceback that is no frame."""
-    is_interrupt = classify_error(text) is Status.INTERRUPTED
-    first = text.strip().partition("\n")[0]
-    if first.startswith("Traceback ") or "Traceback (most recent call last)" in text:
-        head = text.partition("Traceback (most recent call last)")[0].strip()
-        lines = [line for line in text.strip().splitlines() if line and not line.startswith(" ")]
-        first = head.partition("\n")[0] or (lines[-1] if lines else first)
-    return ErrorView(first[:500], text[:MAX_TEXT], is_interrupt)
 
 
 def _collect_results(conversations: Iterable[Conversation]) -> dict[Any, ToolCall]:

@@ -24,6 +24,7 @@ from apps.trace_store import (
 )
 from apps.tracing.messages import Message, MessagePart
 from apps.tracing.models import Project
+from apps.tracing.pages.error_reports import build_error
 from apps.tracing.pages.payload_views import build_turn_payload_view
 from apps.tracing.pages.run_list import feedback_chips
 from apps.tracing.pages.threads import load_turns
@@ -37,7 +38,6 @@ from apps.tracing.pages.transcripts.blocks import (
     MAX_PARSED_BYTES,
     Block,
     TranscriptBuilder,
-    build_error,
     cut_messages,
     message_key,
 )
