@@ -7,8 +7,10 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
+
 from apps.agent_server import prepared_sql, results
-from apps.agent_server.endpoints.endpoint import EndpointGroup, Result
+from apps.agent_server.endpoints.endpoint import EndpointGroup, Result, json_response
 from apps.agent_server.mcp import sessions, tools
 from apps.agent_server.mcp.tools import Tool
 from apps.agent_server.schemas.runs import RunBody
@@ -20,13 +22,16 @@ from apps.agent_server.streaming.hub import get_hub
 from apps.agent_server.streaming.streams import BEGINNING, END, Event
 from apps.agent_server.web.cors import allows_origin
 from apps.agent_server.web.http_context import JSON, HttpRequestContext, Response
+from apps.core import errors
 from apps.core.json import dumps_text, loads, loads_exact
 from apps.core.mcp import messages
 from apps.core.mcp.messages import McpMessage, RpcError
 from apps.core.mcp.server import (
+    RESOURCE_METADATA,
     JsonRpcMessage,
     Server,
     cache_hints,
+    challenge,
     check_origin,
     failure,
     list_cursor,
@@ -34,6 +39,8 @@ from apps.core.mcp.server import (
     tool_call,
 )
 from apps.core.sync_bridge import in_thread
+from apps.deployments import routes
+from apps.deployments.routes import agent_url, mcp_url
 from apps.organizations.permissions import Permission
 
 JSONObject = dict[str, Any]
@@ -49,10 +56,43 @@ WHERE workspace_id = %s AND deployment_id = %s AND status IN ('pending', 'runnin
 endpoints = EndpointGroup("mcp")
 
 
+def _challenge(context: HttpRequestContext) -> str | None:
+    """Tell a caller without a key where to get one, unless the agent authenticates callers."""
+    _, route = routes.cached_route(context.path_params["slug"])
+    if route is None or route.serving.auth is not None:
+        return None
+    document = f"{agent_url(route.slug)}{route.serving.mount_prefix}{RESOURCE_METADATA}"
+    return challenge(document)
+
+
+@endpoints.get(
+    RESOURCE_METADATA,
+    aliases=(f"{RESOURCE_METADATA}/mcp",),
+    is_public=True,
+    response=dict[str, Any],
+)
+def get_resource_metadata(context: HttpRequestContext) -> Response:
+    """Describe `/mcp` as a protected resource (RFC 9728): where clients get a token.
+
+    An agent with authentication of its own takes no token of the platform: 404.
+    """
+    route = routes.find_route(context.path_params["slug"])
+    if route is None or route.serving.auth is not None:
+        raise errors.NotFound
+    return json_response(
+        {
+            "resource": mcp_url(route),
+            "authorization_servers": [settings.API_BASE_URL],
+            "bearer_methods_supported": ["header"],
+        }
+    )
+
+
 @endpoints.post(
     "/mcp",
     permission=Permission.AGENTS_READ,
     runs_on_loop=True,
+    challenge=_challenge,
     raw_body_model=JsonRpcMessage,
     response=Any,
     other_statuses={202: "The notification is accepted."},
