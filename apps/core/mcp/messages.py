@@ -64,6 +64,13 @@ class McpMessage:
     method: str
     params: JSONObject
     is_stateless: bool
+    response: JSONObject | None = None
+    """`result` or `error` of a client's response."""
+
+    def declares(self, capability: str) -> bool:
+        """Whether a stateless client offers the capability with this request."""
+        capabilities = self._meta.get(META + "clientCapabilities")
+        return offers(capabilities, capability)
 
     @property
     def is_request(self) -> bool:
@@ -139,7 +146,14 @@ def _to_message(body: Any, version: str | None) -> McpMessage:
     if params is not None and not isinstance(params, dict):
         text = "params: must be an object."
         raise RpcError(INVALID_PARAMS, text, status=400, request_id=request_id)
-    return McpMessage(request_id, method or "", params or {}, version == STATELESS_VERSION)
+    response = {name: body[name] for name in ("result", "error") if name in body}
+    return McpMessage(
+        request_id,
+        method or "",
+        params or {},
+        version == STATELESS_VERSION,
+        response if is_response else None,
+    )
 
 
 def admits(accept: str | None, media: str) -> bool:
@@ -148,6 +162,11 @@ def admits(accept: str | None, media: str) -> bool:
         return True
     ranges = {media, f"{media.partition('/')[0]}/*", "*/*"}
     return any(part.partition(";")[0].strip().lower() in ranges for part in accept.split(","))
+
+
+def offers(capabilities: Any, name: str) -> bool:
+    """Whether the capabilities of a client have this one."""
+    return isinstance(capabilities, dict) and isinstance(capabilities.get(name), dict)
 
 
 def _is_id(value: Any) -> bool:
@@ -165,11 +184,16 @@ def _header_mismatch(name: str) -> RpcError:
 
 
 def encode_result(message: McpMessage, result: JSONObject, server: JSONObject) -> bytes:
-    """Encode the response; a stateless one also says that it is complete, and from which server."""
+    """Encode the response; a stateless one also has its type, and the server that it is from."""
     if message.is_stateless:
         meta = {META + "serverInfo": server}
-        result = {**result, "resultType": "complete", "_meta": meta}
+        result = {"resultType": "complete", **result, "_meta": meta}
     return dumps({"jsonrpc": "2.0", "id": message.id, "result": result})
+
+
+def encode_request(request_id: RequestId, method: str, params: JSONObject) -> bytes:
+    """Encode a request of the server to its client."""
+    return dumps({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params})
 
 
 def encode_notification(method: str, params: JSONObject) -> bytes:
