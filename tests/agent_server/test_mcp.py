@@ -9,13 +9,14 @@ from uuid import UUID
 
 import pytest
 
+from apps.agent_server.mcp import resources
 from apps.agent_server.models import AgentRun, Assistant, Thread
 from apps.agent_server.services.assistants import system_assistant_id
 from apps.core.sync_bridge import in_thread
 from apps.deployments import routes
 from apps.deployments.models import Revision, RevisionGraph
 from tests.agent_server.asgi import Caller
-from tests.factories.agent_server import route_of
+from tests.factories.agent_server import ThreadFactory, route_of
 from tests.factories.api_keys import key_for
 
 STATELESS = "2026-07-28"
@@ -197,7 +198,9 @@ def test_the_id_of_a_request_is_returned(post, request_id):
     }
 
 
-@pytest.mark.parametrize("method", ["resources/list", "prompts/list", "completion/complete", "x"])
+@pytest.mark.parametrize(
+    "method", ["prompts/list", "completion/complete", "resources/subscribe", "x"]
+)
 def test_other_methods_of_the_protocol_are_unknown(post, method):
     response = post(request(method))
 
@@ -238,7 +241,10 @@ def test_initialize_agrees_on_a_version(post, agent, requested, agreed):
 
     result = response.json()["result"]
     assert result["protocolVersion"] == agreed
-    assert result["capabilities"] == {"tools": {"listChanged": False}}
+    assert result["capabilities"] == {
+        "tools": {"listChanged": False},
+        "resources": {"listChanged": False},
+    }
     assert result["serverInfo"]["name"] == agent.name
 
 
@@ -288,7 +294,7 @@ def test_discovery_names_versions_and_capabilities(post, agent):
     result = post(body, **headers).json()["result"]
 
     assert STATELESS in result["supportedVersions"]
-    assert result["capabilities"] == {"tools": {}}
+    assert result["capabilities"] == {"tools": {}, "resources": {}}
     assert (result["resultType"], result["cacheScope"], result["ttlMs"]) == (
         "complete",
         "private",
@@ -297,7 +303,7 @@ def test_discovery_names_versions_and_capabilities(post, agent):
     assert result["_meta"][f"{META}serverInfo"]["name"] == agent.name
 
 
-@pytest.mark.parametrize("method", ["initialize", "ping", "resources/list"])
+@pytest.mark.parametrize("method", ["initialize", "ping", "prompts/list"])
 def test_unknown_stateless_method_is_not_found(post, method):
     body, headers = stateless(method)
 
@@ -831,3 +837,80 @@ def test_a_reader_answers_nothing(post, reader_key):
     response = post(respond("x", accept("y")), key=reader_key, **{"Mcp-Session-Id": session})
 
     assert response.status_code == 403
+
+
+# Threads as resources
+
+
+def create_thread(agent, **fields: Any) -> Thread:
+    thread: Thread = ThreadFactory(deployment=agent, **fields)
+    return thread
+
+
+def test_threads_are_resources(post, agent):
+    thread = create_thread(agent, values={"messages": ["hi"]}, interrupts={"t": [{"id": "i"}]})
+    uri = f"thread:///{thread.thread_id}"
+
+    [listed] = post(request("resources/list")).json()["result"]["resources"]
+    [content] = post(request("resources/read", {"uri": uri})).json()["result"]["contents"]
+    templates = post(request("resources/templates/list")).json()["result"]
+
+    assert (listed["uri"], listed["mimeType"]) == (uri, "application/json")
+    assert content["uri"] == uri
+    read = json.loads(content["text"])
+    assert (read["thread_id"], read["status"]) == (str(thread.thread_id), thread.status)
+    assert (read["values"], read["interrupts"]) == ({"messages": ["hi"]}, {"t": [{"id": "i"}]})
+    assert templates["resourceTemplates"][0]["uriTemplate"] == "thread:///{thread_id}"
+
+
+def test_resources_have_pages(post, agent, monkeypatch):
+    monkeypatch.setattr(resources, "PAGE_SIZE", 2)
+    for _ in range(3):
+        create_thread(agent)
+
+    first = post(request("resources/list")).json()["result"]
+    second = post(request("resources/list", {"cursor": first["nextCursor"]})).json()["result"]
+
+    uris = [row["uri"] for page in (first, second) for row in page["resources"]]
+    assert len(set(uris)) == 3
+    assert "nextCursor" not in second
+
+
+@pytest.mark.parametrize("cursor", ["x", "-1", "99999999", "²", 7])
+def test_invalid_cursors_of_resources_are_refused(post, cursor):
+    response = post(request("resources/list", {"cursor": cursor}))
+
+    assert response.json()["error"]["code"] == -32602
+
+
+@pytest.mark.parametrize(
+    "uri", ["thread:///x", "file:///etc/passwd", "", f"thread:///{UUID(int=7)}"]
+)
+def test_unknown_resources_are_not_found(post, uri):
+    body, headers = stateless("resources/read", uri=uri)
+    headers["Mcp-Name"] = uri
+
+    assert post(request("resources/read", {"uri": uri})).json()["error"]["code"] == -32002
+    assert post(body, **headers).json()["error"]["code"] == -32602
+    headers["Mcp-Name"] = "thread:///y"
+    assert post(body, **headers).json()["error"]["code"] == -32020
+
+
+def test_resources_of_others_are_not_found(post, agent, outsider_key):
+    other = ThreadFactory(values={"a": "sentinel"})
+    params = {"uri": f"thread:///{other.thread_id}"}
+
+    assert post(request("resources/read", params)).json()["error"]["code"] == -32002
+    assert post(request("resources/list")).json()["result"]["resources"] == []
+    assert post(request("resources/list"), key=outsider_key).status_code == 404
+
+
+def test_disabled_threads_are_no_resources(post, agent):
+    thread = create_thread(agent)
+    Revision.unscoped.filter(deployment=agent).update(config={"http": {"disable_threads": True}})
+    routes.clear_cache()
+    params = {"uri": f"thread:///{thread.thread_id}"}
+
+    assert post(request("resources/list")).json()["result"]["resources"] == []
+    assert post(request("resources/templates/list")).json()["result"]["resourceTemplates"] == []
+    assert post(request("resources/read", params)).json()["error"]["code"] == -32002

@@ -1,4 +1,4 @@
-"""The endpoint of the Model Context Protocol: each assistant is a tool (docs/adr/0036)."""
+"""The endpoint of the Model Context Protocol: assistants are tools, threads are resources."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from apps.agent_server import prepared_sql, results
 from apps.agent_server.auth.access import Admission
 from apps.agent_server.endpoints.endpoint import EndpointGroup, Result, json_response
 from apps.agent_server.errors import ThreadNotFound
-from apps.agent_server.mcp import elicitation, sessions, tools
+from apps.agent_server.mcp import elicitation, resources, sessions, tools
 from apps.agent_server.mcp.sessions import Session
 from apps.agent_server.mcp.tools import Tool
 from apps.agent_server.schemas.runs import RunBody
@@ -54,6 +54,7 @@ JSONObject = dict[str, Any]
 SESSION_HEADER = "mcp-session-id"
 _SESSION_KEY, _REQUEST_KEY = "mcp_session", "mcp_request_id"
 """Metadata of a run by which its client can cancel it."""
+CAPABILITIES: JSONObject = {"tools": {"listChanged": False}, "resources": {"listChanged": False}}
 SUBSCRIBE_SECONDS = 5.0
 """The time that a question waits for the subscription of its answer."""
 _DECLINED = "The user did not answer the assistant's question."
@@ -108,7 +109,7 @@ def get_resource_metadata(context: HttpRequestContext) -> Response:
     other_statuses={202: "The notification is accepted."},
 )
 def handle_message(context: HttpRequestContext, raw_body: bytes) -> Result:
-    """Handle a message of the Model Context Protocol: each assistant is a tool.
+    """Handle a message of the Model Context Protocol: an assistant is a tool, a thread a resource.
 
     Streamable HTTP of the versions 2024-11-05 to 2025-11-25, and 2026-07-28 without a handshake.
     Errors are JSON-RPC errors. `tools/call` runs the assistant without a thread; with a progress
@@ -133,6 +134,8 @@ def _handle(context: HttpRequestContext, message: McpMessage) -> Result:
             return _list_tools(context, message)
         if message.method == "tools/call":
             return _call_tool(context, message, session)
+        if message.method.startswith("resources/"):
+            return _handle_resources(context, message)
         context.admission.user()
         body = _server(context).handle(message)
         if message.method != "initialize":
@@ -159,7 +162,7 @@ def _read_session(context: HttpRequestContext, message: McpMessage) -> Session |
 
 
 def _server(context: HttpRequestContext) -> Server:
-    return Server(context.admission.route.name)
+    return Server(context.admission.route.name, CAPABILITIES)
 
 
 def _respond(context: HttpRequestContext, message: McpMessage, result: JSONObject) -> Response:
@@ -187,6 +190,38 @@ def _handle_notification(
         payload = elicitation.pack_response(message.id, message.response)
         dispatch.publish(elicitation.channel(session.token), payload)
     return Response(status=202)
+
+
+# Resources
+
+
+def _handle_resources(context: HttpRequestContext, message: McpMessage) -> Response:
+    """List and read threads; `http.disable_threads` hides them here, too."""
+    is_offered = not context.admission.route.serving.http.disable_threads
+    result: JSONObject = {}
+    if message.method == "resources/templates/list":
+        result["resourceTemplates"] = [resources.TEMPLATE] if is_offered else []
+    elif message.method == "resources/list":
+        page, next_cursor = (
+            resources.list_page(context.admission, list_cursor(message))
+            if is_offered
+            else ([], None)
+        )
+        result["resources"] = page
+        if next_cursor is not None:
+            result["nextCursor"] = next_cursor
+    elif message.method == "resources/read":
+        uri = message.params.get("uri")
+        if not isinstance(uri, str):
+            raise RpcError(messages.INVALID_PARAMS, "uri: must be a string.")
+        # Without a prefix, no thread matches.
+        content = resources.read(
+            context.admission, uri if is_offered else "", is_stateless=message.is_stateless
+        )
+        result["contents"] = [content]
+    else:
+        return Response(_server(context).handle(message))
+    return _respond(context, message, {**result, **cache_hints(message)})
 
 
 # Tools

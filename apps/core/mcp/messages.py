@@ -22,12 +22,15 @@ HANDSHAKE_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 STATELESS_VERSION = "2026-07-28"
 SUPPORTED_VERSIONS = (STATELESS_VERSION, *HANDSHAKE_VERSIONS)
 META = "io.modelcontextprotocol/"
+_NAMES = {"tools/call": "name", "resources/read": "uri"}
+"""The parameter that the header `Mcp-Name` repeats, by method."""
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
 METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 SERVER_ERROR = -32000
+RESOURCE_NOT_FOUND = -32002
 HEADER_MISMATCH = -32020
 UNSUPPORTED_VERSION = -32022
 
@@ -101,8 +104,8 @@ class McpMessage:
                 raise RpcError(INVALID_PARAMS, f"_meta: {META}{name} is required.", status=400)
         expected = {"MCP-Protocol-Version": meta[META + "protocolVersion"]}
         expected["Mcp-Method"] = self.method
-        if self.method == "tools/call":
-            expected["Mcp-Name"] = self.params.get("name")
+        if self.method in _NAMES:
+            expected["Mcp-Name"] = self.params.get(_NAMES[self.method])
         for name, value in expected.items():
             if headers.get(name, "").strip() != value:
                 raise _header_mismatch(name)
