@@ -6,6 +6,8 @@ Only the device flow and refresh are offered (RFC 8628, RFC 6749), to the client
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection
 from typing import cast
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -42,6 +44,8 @@ ACCESS_LEVELS = [
     ("read", "Read only"),
 ]
 MAX_WORKSPACES = 500
+_AGENT_MCP = re.compile(r"/agents/[-\w]+(/[-.\w]+)*/mcp/?", re.ASCII)
+"""Paths of the agents' MCP servers."""
 
 
 @never_cache
@@ -52,7 +56,7 @@ def metadata(request: HttpRequest, mount: str = "") -> HttpResponse:
     Clients take the document only if its issuer is the address that they derived it from: the
     origin, or the origin and `/api`. The host is one of `ALLOWED_HOSTS`.
     """
-    issuer = _origin(request)
+    issuer = origin_of(request)
     if mount or request.path.startswith("/api/"):
         issuer = f"{issuer}/api"
     return JsonResponse(
@@ -63,6 +67,17 @@ def metadata(request: HttpRequest, mount: str = "") -> HttpResponse:
             "grant_types_supported": [DEVICE_CODE_GRANT, "refresh_token"],
             "response_types_supported": [],
             "token_endpoint_auth_methods_supported": ["none"],
+        }
+    )
+
+
+def describe_resource(request: HttpRequest, resource: str) -> HttpResponse:
+    """Describe a protected resource of this installation (RFC 9728): where to get a token."""
+    return JsonResponse(
+        {
+            "resource": resource,
+            "authorization_servers": [origin_of(request)],
+            "bearer_methods_supported": ["header"],
         }
     )
 
@@ -225,14 +240,29 @@ def _parameter(request: HttpRequest, name: str) -> str:
 
 def _check_resource(request: HttpRequest) -> None:
     """Tokens are for this installation's API, which a client may name (RFC 8707)."""
-    origins = {_origin(request), settings.BASE_URL, settings.API_BASE_URL}
-    allowed = {f"{origin}{path}" for origin in origins for path in ("", "/api", "/api/v1")}
+    origins = {origin_of(request), settings.BASE_URL, settings.API_BASE_URL}
+    allowed = {f"{origin}{path}" for origin in origins for path in ("", "/api", "/api/v1", "/mcp")}
     for resource in request.POST.getlist("resource"):
-        if resource.rstrip("/") not in allowed:
+        if resource.rstrip("/") not in allowed and not _is_agent(resource, origins):
             raise InvalidTarget
 
 
-def _origin(request: HttpRequest) -> str:
+def _is_agent(resource: str, origins: Collection[str]) -> bool:
+    """Whether the resource is the MCP server of an agent, below our address or with its own."""
+    try:
+        parts = urlsplit(resource)
+        host = (parts.hostname or "").lower()
+    except ValueError:
+        return False
+    if f"{parts.scheme}://{parts.netloc}" in origins:
+        return _AGENT_MCP.fullmatch(parts.path) is not None
+    domain = settings.AGENT_DOMAIN
+    if domain is None or not host.endswith(f".{domain.lower()}"):
+        return False
+    return parts.path.rstrip("/").endswith("/mcp")
+
+
+def origin_of(request: HttpRequest) -> str:
     """The origin that the client addressed; a proxy that ends TLS is known by the public URLs."""
     for url in (settings.BASE_URL, settings.API_BASE_URL):
         if request.get_host() == urlsplit(url).netloc:

@@ -178,3 +178,8 @@ def agent_url(slug: str) -> str:
     if settings.AGENT_DOMAIN:
         return f"{urlsplit(settings.API_BASE_URL).scheme}://{slug}.{settings.AGENT_DOMAIN}"
     return f"{settings.API_BASE_URL}/agents/{slug}"
+
+
+def mcp_url(route: Route) -> str:
+    """Return the URL of the agent's MCP server."""
+    return f"{agent_url(route.slug)}{route.serving.mount_prefix}/mcp"

@@ -1,5 +1,13 @@
 from django.urls import path
 
+from apps.core.mcp.server import RESOURCE_METADATA
 from apps.platform_mcp import views
 
-urlpatterns = [path("mcp", views.mcp, name="platform-mcp")]
+_METADATA = RESOURCE_METADATA[1:]
+# RFC 9728 inserts the well-known part before the path of a resource.
+urlpatterns = [
+    path("mcp", views.mcp, name="platform-mcp"),
+    path(_METADATA, views.resource_metadata, name="platform-mcp-metadata"),
+    path(f"{_METADATA}/mcp", views.resource_metadata),
+    path(f"{_METADATA}/agents/<slug:slug>/mcp", views.resource_metadata, name="agent-mcp-metadata"),
+]

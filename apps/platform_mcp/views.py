@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.conf import settings
 from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse
+from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_GET
 
+from apps.accounts.client_sign_in import describe_resource, origin_of
 from apps.api_keys.authentication import authenticate
 from apps.core import errors
 from apps.core.callers import Caller
@@ -20,14 +22,18 @@ from apps.core.json import dumps
 from apps.core.mcp import messages
 from apps.core.mcp.messages import JSONObject, McpMessage, RpcError
 from apps.core.mcp.server import (
+    RESOURCE_METADATA,
     Server,
     cache_hints,
+    challenge,
     check_origin,
     failure,
     list_cursor,
     success,
     tool_call,
 )
+from apps.deployments import routes
+from apps.deployments.routes import mcp_url
 from apps.platform_mcp.api import PlatformApi, ToolError
 from apps.platform_mcp.pages import bounded
 from apps.platform_mcp.tools import TOOLS
@@ -52,14 +58,28 @@ def mcp(request: HttpRequest) -> HttpResponse:
         unavailable = errors.Unavailable("The database is unavailable. Retry later.")
         return _error_response(unavailable, **{"Retry-After": "1"})
     except errors.Unauthenticated as error:
-        document = f"{settings.API_BASE_URL}/.well-known/oauth-protected-resource/mcp"
-        challenge = f'Bearer resource_metadata="{document}"'
-        return _error_response(error, **{"WWW-Authenticate": challenge})
+        document = f"{origin_of(request)}{RESOURCE_METADATA}/mcp"
+        return _error_response(error, **{"WWW-Authenticate": challenge(document)})
     except Exception as exception:
         error_of_caller = as_app_error(exception)
         if error_of_caller is None:
             raise
         return _error_response(error_of_caller)
+
+
+@never_cache
+@require_GET
+def resource_metadata(request: HttpRequest, slug: str = "") -> HttpResponse:
+    """Describe this server, or that of an agent, as a protected resource (RFC 9728).
+
+    An agent with authentication of its own takes no token of the platform.
+    """
+    if not slug:
+        return describe_resource(request, f"{origin_of(request)}/mcp")
+    route = routes.find_route(slug)
+    if route is None or route.serving.auth is not None or route.serving.http.disable_mcp:
+        raise errors.NotFound
+    return describe_resource(request, mcp_url(route))
 
 
 def _handle_post(request: HttpRequest) -> HttpResponse:

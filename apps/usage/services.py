@@ -80,9 +80,10 @@ def sum_by_workspace(
         rows = rows.filter(workspace_id__in=workspace_ids)
     sums = rows.between(first, last).values("workspace_id").order_by("workspace_id")
     totals = sums.annotate(**{f"total_{name}": Sum(name) for name in MEASURES})
+    columns = [f"total_{name}" for name in MEASURES]
     return {
-        row["workspace_id"]: {name: int(row[f"total_{name}"]) for name in MEASURES}
-        for row in totals
+        workspace_id: dict(zip(MEASURES, map(int, values), strict=True))
+        for workspace_id, *values in totals.values_list("workspace_id", *columns)
     }
 
 

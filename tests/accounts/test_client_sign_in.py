@@ -276,6 +276,9 @@ def test_codes_have_enough_entropy_and_are_not_stored():
         ({}, 400, "invalid_request"),
         ({"client_id": [CLI, CLI]}, 400, "invalid_request"),
         ({"client_id": CLI, "resource": "https://elsewhere.example"}, 400, "invalid_target"),
+        ({"client_id": CLI, "resource": "https://elsewhere.example/mcp"}, 400, "invalid_target"),
+        ({"client_id": CLI, "resource": "http://testserver/agents/a/b"}, 400, "invalid_target"),
+        ({"client_id": CLI, "resource": "http://["}, 400, "invalid_target"),
     ],
 )
 def test_malformed_start_is_refused_with_the_oauth_error(fields, status, error):

@@ -9,13 +9,14 @@ from uuid import UUID
 
 import pytest
 
+from apps.agent_server.mcp import resources
 from apps.agent_server.models import AgentRun, Assistant, Thread
 from apps.agent_server.services.assistants import system_assistant_id
 from apps.core.sync_bridge import in_thread
 from apps.deployments import routes
 from apps.deployments.models import Revision, RevisionGraph
 from tests.agent_server.asgi import Caller
-from tests.factories.agent_server import route_of
+from tests.factories.agent_server import ThreadFactory, route_of
 from tests.factories.api_keys import key_for
 
 STATELESS = "2026-07-28"
@@ -197,7 +198,9 @@ def test_the_id_of_a_request_is_returned(post, request_id):
     }
 
 
-@pytest.mark.parametrize("method", ["resources/list", "prompts/list", "completion/complete", "x"])
+@pytest.mark.parametrize(
+    "method", ["prompts/list", "completion/complete", "resources/subscribe", "x"]
+)
 def test_other_methods_of_the_protocol_are_unknown(post, method):
     response = post(request(method))
 
@@ -238,7 +241,10 @@ def test_initialize_agrees_on_a_version(post, agent, requested, agreed):
 
     result = response.json()["result"]
     assert result["protocolVersion"] == agreed
-    assert result["capabilities"] == {"tools": {"listChanged": False}}
+    assert result["capabilities"] == {
+        "tools": {"listChanged": False},
+        "resources": {"listChanged": False},
+    }
     assert result["serverInfo"]["name"] == agent.name
 
 
@@ -288,7 +294,7 @@ def test_discovery_names_versions_and_capabilities(post, agent):
     result = post(body, **headers).json()["result"]
 
     assert STATELESS in result["supportedVersions"]
-    assert result["capabilities"] == {"tools": {}}
+    assert result["capabilities"] == {"tools": {}, "resources": {}}
     assert (result["resultType"], result["cacheScope"], result["ttlMs"]) == (
         "complete",
         "private",
@@ -297,7 +303,7 @@ def test_discovery_names_versions_and_capabilities(post, agent):
     assert result["_meta"][f"{META}serverInfo"]["name"] == agent.name
 
 
-@pytest.mark.parametrize("method", ["initialize", "ping", "resources/list"])
+@pytest.mark.parametrize("method", ["initialize", "ping", "prompts/list"])
 def test_unknown_stateless_method_is_not_found(post, method):
     body, headers = stateless(method)
 
@@ -507,8 +513,8 @@ async def test_a_large_result_is_read_from_the_database(call, worker):
 
 
 ASKS = (
-    "The assistant asks for input, which a tool call cannot give. Run it on a thread, or use A2A."
-    ' It asks: ["Which city?"]'
+    "The assistant asks for input, and the client does not offer elicitation. Run it on a thread,"
+    ' or use A2A. It asks: ["Which city?"]'
 )
 
 
@@ -615,3 +621,296 @@ async def test_stateless_result_is_complete(call, worker):
 
     assert result["resultType"] == "complete"
     assert json.loads(result["content"][0]["text"]) == {"a": 1}
+
+
+# Questions to the user
+
+QUESTION = {
+    "values": {},
+    "interrupts": {"t": [{"id": "i1", "value": {"question": "Which city?"}}]},
+}
+TWO_QUESTIONS = {
+    "values": {},
+    "interrupts": {"t": [{"id": "i1", "value": "City?"}], "u": [{"id": "i2", "value": {"n": 1}}]},
+}
+ASKED = {
+    "message": "Which city?",
+    "requestedSchema": {
+        "type": "object",
+        "properties": {"answer": {"type": "string", "title": "Answer"}},
+        "required": ["answer"],
+    },
+}
+
+
+def accept(answer: str) -> dict[str, Any]:
+    return {"action": "accept", "content": {"answer": answer}}
+
+
+def asking(**params: Any) -> tuple[dict[str, Any], dict[str, str]]:
+    """A call of a client without a session that offers elicitation."""
+    body, headers = stateless("tools/call", name="agent", **params)
+    body["params"]["_meta"][f"{META}clientCapabilities"] = {"elicitation": {}}
+    return body, headers
+
+
+async def run_call(call: Caller, worker, outcome: dict[str, Any], **params: Any):
+    """Call the tool, end its run and return the run and the result."""
+    body, headers = asking(**params)
+    async with call.open("POST", "/mcp", body, **headers) as client:
+        run = await worker.claim_run()
+        await worker.end(run, **outcome)
+        return run, (await client.wait_for_end()).json()["result"]
+
+
+async def test_a_question_is_the_result_and_the_repeated_call_answers_it(call, worker):
+    first, asked = await run_call(call, worker, QUESTION)
+    state = asked["requestState"]
+
+    second, result = await run_call(
+        call,
+        worker,
+        {"values": {"city": "Rome"}},
+        requestState=state,
+        inputResponses={"i1": accept("Rome")},
+    )
+
+    assert (asked["resultType"], "content" in asked) == ("input_required", False)
+    assert asked["inputRequests"] == {"i1": {"method": "elicitation/create", "params": ASKED}}
+    assert second.thread_id == first.thread_id
+    assert second.kwargs["command"]["resume"] == "Rome"
+    assert result["resultType"] == "complete"
+    assert result["structuredContent"] == {"city": "Rome"}
+    thread = await in_thread(Thread.unscoped.get, pk=first.thread_id)
+    assert thread.temporary  # deleted
+
+
+async def test_several_questions_are_answered_by_their_ids(call, worker):
+    _, asked = await run_call(call, worker, TWO_QUESTIONS)
+
+    run, _ = await run_call(
+        call,
+        worker,
+        {"values": {}},
+        requestState=asked["requestState"],
+        inputResponses={"i1": accept("Rome"), "i2": accept("one")},
+    )
+
+    assert [request["params"]["message"] for request in asked["inputRequests"].values()] == [
+        "City?",
+        '{"n":1}',
+    ]
+    assert run.kwargs["command"]["resume"] == {"i1": "Rome", "i2": "one"}
+
+
+async def test_a_user_who_declines_ends_the_call(call, worker):
+    run, asked = await run_call(call, worker, QUESTION)
+    body, headers = asking(
+        requestState=asked["requestState"], inputResponses={"i1": {"action": "decline"}}
+    )
+
+    answer = await call("POST", "/mcp", body, **headers)
+    again = await call("POST", "/mcp", body, **headers)
+
+    assert answer.json()["result"]["isError"] is True
+    assert "did not answer" in answer.json()["result"]["content"][0]["text"]
+    assert again.json()["error"]["code"] == -32602
+    assert await in_thread(AgentRun.unscoped.filter(thread=run.thread_id).count) == 0
+
+
+@pytest.mark.parametrize(
+    "responses",
+    [None, [], {}, {"i1": {}}, {"i1": {"action": "accept"}}, {"i1": {"action": "accept",
+     "content": {"answer": 7}}}, {"i2": {"action": "accept", "content": {"answer": "x"}}}],
+)  # fmt: skip
+async def test_missing_answers_are_refused_and_can_be_given_later(call, worker, responses):
+    _, asked = await run_call(call, worker, QUESTION)
+    body, headers = asking(requestState=asked["requestState"], inputResponses=responses)
+
+    refused = await call("POST", "/mcp", body, **headers)
+    _, result = await run_call(
+        call,
+        worker,
+        {"values": {"a": 1}},
+        requestState=asked["requestState"],
+        inputResponses={"i1": accept("Rome")},
+    )
+
+    assert refused.json()["error"]["code"] == -32602
+    assert result["structuredContent"] == {"a": 1}
+
+
+async def test_a_state_belongs_to_its_caller_and_its_tool(call, worker, agent, asgi_app):
+    _, asked = await run_call(call, worker, QUESTION)
+    await in_thread(lambda: create_assistant(agent, "other"))
+    other_key = await in_thread(key_for, agent.workspace, "write")
+    fields = {"requestState": asked["requestState"], "inputResponses": {"i1": accept("Rome")}}
+    body, headers = asking(**fields)
+
+    of_others = await Caller(agent.slug, other_key)("POST", "/mcp", body, **headers)
+    body["params"]["requestState"] += "x"
+    forged = await call("POST", "/mcp", body, **headers)
+    body, headers = asking(**fields)
+    body["params"]["name"] = headers["Mcp-Name"] = "other"
+    of_another_tool = await call("POST", "/mcp", body, **headers)
+
+    for answer in (of_others, forged, of_another_tool):
+        assert answer.json()["error"]["code"] == -32602
+    assert await in_thread(AgentRun.unscoped.count) == 1
+
+
+async def test_a_client_without_the_capability_gets_a_failed_result(call, worker):
+    body, headers = stateless("tools/call", name="agent")
+    async with call.open("POST", "/mcp", body, **headers) as client:
+        outcome = {"result": {"__interrupt__": [{"id": "a", "value": "Which city?"}]}}
+        await worker.end(await worker.claim_run(), **outcome)
+        result = (await client.wait_for_end()).json()["result"]
+
+    assert result["content"][0]["text"] == ASKS
+
+
+async def begin_asking_session(call: Caller) -> dict[str, str]:
+    params = {"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}}}
+    answer = await call("POST", "/mcp", request("initialize", params))
+    return {"Mcp-Session-Id": answer.headers["mcp-session-id"]}
+
+
+def respond(request_id: str, result: dict[str, Any]) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": request_id, "result": result}
+
+
+async def test_a_client_with_a_session_is_asked_on_the_stream_of_its_call(call, worker):
+    session = await begin_asking_session(call)
+    stranger = await begin_asking_session(call)
+    body = request("tools/call", {"name": "agent"}, request_id=5)
+
+    async with call.open("POST", "/mcp", body, **session) as client:
+        await worker.end(await worker.claim_run(), **QUESTION)
+        await client.wait_until(lambda answer: answer.events)
+        [(_, asked, _)] = client.answer.events
+        for headers in (stranger, {}):  # answers of others are ignored
+            answer = respond(asked["id"], accept("Oslo"))
+            assert (await call("POST", "/mcp", answer, **headers)).status == 202
+        answer = respond(asked["id"], accept("Rome"))
+        assert (await call("POST", "/mcp", answer, **session)).status == 202
+        run = await worker.claim_run()
+        await worker.end(run, values={"city": "Rome"})
+        events = (await client.wait_for_end()).events
+
+    assert (asked["method"], asked["params"]) == ("elicitation/create", ASKED)
+    assert run.kwargs["command"]["resume"] == "Rome"
+    assert events[-1][1]["id"] == 5
+    assert events[-1][1]["result"]["structuredContent"] == {"city": "Rome"}
+    assert "resultType" not in events[-1][1]["result"]
+    assert (await in_thread(Thread.unscoped.get, pk=run.thread_id)).temporary
+
+
+@pytest.mark.parametrize(
+    "outcome", [{"result": {"action": "cancel"}}, {"error": {"code": -1, "message": "no"}}]
+)
+async def test_a_session_whose_user_does_not_answer_gets_a_failed_result(call, worker, outcome):
+    session = await begin_asking_session(call)
+
+    async with call.open("POST", "/mcp", request("tools/call", {"name": "agent"}), **session) as (
+        client
+    ):
+        await worker.end(await worker.claim_run(), **QUESTION)
+        await client.wait_until(lambda answer: answer.events)
+        [(_, asked, _)] = client.answer.events
+        await call("POST", "/mcp", {"jsonrpc": "2.0", "id": asked["id"], **outcome}, **session)
+        events = (await client.wait_for_end()).events
+
+    assert events[-1][1]["result"]["isError"] is True
+
+
+async def test_long_answers_are_refused(call):
+    session = await begin_asking_session(call)
+
+    answer = await call("POST", "/mcp", respond("x", accept("x" * 70_000)), **session)
+
+    assert (answer.status, answer.json()["error"]["code"]) == (400, -32602)
+
+
+def test_a_reader_answers_nothing(post, reader_key):
+    session = begin_session(post, key=reader_key)
+
+    response = post(respond("x", accept("y")), key=reader_key, **{"Mcp-Session-Id": session})
+
+    assert response.status_code == 403
+
+
+# Threads as resources
+
+
+def create_thread(agent, **fields: Any) -> Thread:
+    thread: Thread = ThreadFactory(deployment=agent, **fields)
+    return thread
+
+
+def test_threads_are_resources(post, agent):
+    thread = create_thread(agent, values={"messages": ["hi"]}, interrupts={"t": [{"id": "i"}]})
+    uri = f"thread:///{thread.thread_id}"
+
+    [listed] = post(request("resources/list")).json()["result"]["resources"]
+    [content] = post(request("resources/read", {"uri": uri})).json()["result"]["contents"]
+    templates = post(request("resources/templates/list")).json()["result"]
+
+    assert (listed["uri"], listed["mimeType"]) == (uri, "application/json")
+    assert content["uri"] == uri
+    read = json.loads(content["text"])
+    assert (read["thread_id"], read["status"]) == (str(thread.thread_id), thread.status)
+    assert (read["values"], read["interrupts"]) == ({"messages": ["hi"]}, {"t": [{"id": "i"}]})
+    assert templates["resourceTemplates"][0]["uriTemplate"] == "thread:///{thread_id}"
+
+
+def test_resources_have_pages(post, agent, monkeypatch):
+    monkeypatch.setattr(resources, "PAGE_SIZE", 2)
+    for _ in range(3):
+        create_thread(agent)
+
+    first = post(request("resources/list")).json()["result"]
+    second = post(request("resources/list", {"cursor": first["nextCursor"]})).json()["result"]
+
+    uris = [row["uri"] for page in (first, second) for row in page["resources"]]
+    assert len(set(uris)) == 3
+    assert "nextCursor" not in second
+
+
+@pytest.mark.parametrize("cursor", ["x", "-1", "99999999", "²", 7])
+def test_invalid_cursors_of_resources_are_refused(post, cursor):
+    response = post(request("resources/list", {"cursor": cursor}))
+
+    assert response.json()["error"]["code"] == -32602
+
+
+@pytest.mark.parametrize(
+    "uri", ["thread:///x", "file:///etc/passwd", "", f"thread:///{UUID(int=7)}"]
+)
+def test_unknown_resources_are_not_found(post, uri):
+    body, headers = stateless("resources/read", uri=uri)
+    headers["Mcp-Name"] = uri
+
+    assert post(request("resources/read", {"uri": uri})).json()["error"]["code"] == -32002
+    assert post(body, **headers).json()["error"]["code"] == -32602
+    headers["Mcp-Name"] = "thread:///y"
+    assert post(body, **headers).json()["error"]["code"] == -32020
+
+
+def test_resources_of_others_are_not_found(post, agent, outsider_key):
+    other = ThreadFactory(values={"a": "sentinel"})
+    params = {"uri": f"thread:///{other.thread_id}"}
+
+    assert post(request("resources/read", params)).json()["error"]["code"] == -32002
+    assert post(request("resources/list")).json()["result"]["resources"] == []
+    assert post(request("resources/list"), key=outsider_key).status_code == 404
+
+
+def test_disabled_threads_are_no_resources(post, agent):
+    thread = create_thread(agent)
+    Revision.unscoped.filter(deployment=agent).update(config={"http": {"disable_threads": True}})
+    routes.clear_cache()
+    params = {"uri": f"thread:///{thread.thread_id}"}
+
+    assert post(request("resources/list")).json()["result"]["resources"] == []
+    assert post(request("resources/templates/list")).json()["result"]["resourceTemplates"] == []
+    assert post(request("resources/read", params)).json()["error"]["code"] == -32002

@@ -16,7 +16,7 @@ from apps.deployments import routes
 from tests.agent_server.asgi import Caller
 
 PREFIX = "agents/<slug:slug>"
-OPEN = {"/ok", "/docs", "/openapi.json", ""}
+OPEN = {"/ok", "/docs", "/openapi.json", "", "/.well-known/oauth-protected-resource"}
 PARAMETERS = {
     "<str:checkpoint_id>": str(uuid4()),
     "<str:namespace>": "sub",

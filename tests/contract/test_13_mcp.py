@@ -5,21 +5,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import httpx2
 import pytest
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
+from mcp.types import ElicitResult
 
 MODES = ["legacy", "auto"]
 
 
 @asynccontextmanager
-async def connect(url: str, key: str, mode: str) -> AsyncIterator[Client]:
+async def connect(url: str, key: str, mode: str, **options: Any) -> AsyncIterator[Client]:
     headers = {"X-Api-Key": key}
     async with (
         httpx2.AsyncClient(headers=headers, timeout=60) as http,
-        Client(streamable_http_client(f"{url}/mcp", http_client=http), mode=mode) as client,
+        Client(
+            streamable_http_client(f"{url}/mcp", http_client=http), mode=mode, **options
+        ) as client,
     ):
         yield client
 
@@ -27,7 +31,7 @@ async def connect(url: str, key: str, mode: str) -> AsyncIterator[Client]:
 @pytest.fixture(params=MODES)
 def session(request, live, agent_url):
     """Return a function that opens a session of the client."""
-    return lambda: connect(agent_url, live.api_key, request.param)
+    return lambda **options: connect(agent_url, live.api_key, request.param, **options)
 
 
 async def test_client_agrees_on_a_version(live, agent_url):
@@ -82,6 +86,32 @@ async def test_failure_of_a_graph_is_a_failed_result(session):
 
     assert result.is_error
     assert "send it? (0)" in result.content[0].text
+
+
+async def test_a_graph_asks_the_user_of_the_client(session):
+    asked = []
+
+    async def answer(context: Any, params: Any) -> ElicitResult:
+        asked.append(params.message)
+        return ElicitResult(action="accept", content={"answer": "yes"})
+
+    async with session(elicitation_callback=answer) as client:
+        result = await client.call_tool("human", {"ask": 1})
+
+    assert asked == ["send it? (0)"]
+    assert not result.is_error
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_the_platforms_own_server_has_tools(live, mode):
+    async with connect(live.url, live.api_key, mode) as client:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        result = await client.call_tool("list_deployments", {})
+        failed = await client.call_tool("read_run", {"run_id": "no uuid"})
+
+    assert tools["list_deployments"].annotations.read_only_hint
+    assert result.structured_content["deployments"]
+    assert failed.is_error
 
 
 async def test_unknown_tool_is_an_error(session):

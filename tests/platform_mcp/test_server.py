@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from apps.deployments import routes
+from apps.deployments.models import Revision
 from apps.platform_mcp.tools import TOOLS
 from apps.prompts.models import Commit, Repository
 from apps.rate_limits import enforcement
@@ -29,12 +31,54 @@ def mcp(connect, workspace):
     return connect(key_for(workspace))
 
 
-def test_callers_without_a_key_learn_where_to_sign_in(connect, settings):
-    response = connect(None).post({"jsonrpc": "2.0", "id": 1, "method": "ping"})
+def test_callers_without_a_key_learn_where_to_sign_in(connect):
+    client = connect(None)
+    refused = client.post({"jsonrpc": "2.0", "id": 1, "method": "ping"})
 
-    assert response.status_code == 401
-    document = f"{settings.API_BASE_URL}/.well-known/oauth-protected-resource/mcp"
-    assert response["WWW-Authenticate"] == f'Bearer resource_metadata="{document}"'
+    assert refused.status_code == 401
+    path = "/.well-known/oauth-protected-resource/mcp"
+    assert refused["WWW-Authenticate"] == f'Bearer resource_metadata="http://testserver{path}"'
+    document = client.client.get(path).json()
+    assert document == {
+        "resource": "http://testserver/mcp",
+        "authorization_servers": ["http://testserver"],
+        "bearer_methods_supported": ["header"],
+    }
+    server = client.client.get("/.well-known/oauth-authorization-server").json()
+    assert server["issuer"] == document["authorization_servers"][0]
+    assert client.client.get("/.well-known/oauth-protected-resource").json() == document
+
+
+def test_agents_say_where_to_sign_in(client, agent, settings):
+    path = f"/agents/{agent.slug}"
+    refused = client.post(f"{path}/mcp", "{}", content_type="application/json")
+
+    own = f"{settings.API_BASE_URL}{path}/.well-known/oauth-protected-resource"
+    assert refused.status_code == 401
+    assert refused["WWW-Authenticate"] == f'Bearer resource_metadata="{own}"'
+    documents = [
+        client.get(address).json()
+        for address in (
+            f"{path}/.well-known/oauth-protected-resource",
+            f"{path}/.well-known/oauth-protected-resource/mcp",
+            f"/.well-known/oauth-protected-resource{path}/mcp",
+        )
+    ]
+    for document in documents:
+        assert document["resource"] == f"{settings.API_BASE_URL}{path}/mcp"
+        assert len(document["authorization_servers"]) == 1
+
+
+def test_agents_without_mcp_or_with_their_own_users_name_no_sign_in(client, agent):
+    paths = [
+        f"/agents/{agent.slug}/.well-known/oauth-protected-resource",
+        f"/.well-known/oauth-protected-resource/agents/{agent.slug}/mcp",
+    ]
+    for config in ({"http": {"disable_mcp": True}}, {"auth": {"path": "./auth.py:auth"}}):
+        Revision.unscoped.filter(deployment=agent).update(config=config)
+        routes.clear_cache()
+        assert [client.get(path).status_code for path in paths] == [404, 404], config
+    assert client.get(paths[1].replace(agent.slug, "missing")).status_code == 404
 
 
 def test_keys_without_the_permission_of_any_tool_are_refused(connect, workspace):

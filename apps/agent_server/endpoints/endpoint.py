@@ -68,6 +68,7 @@ class Endpoint:
         media: str = JSON,
         other_statuses: Mapping[int, str] | None = None,
         aliases: tuple[str, ...] = (),
+        challenge: Callable[[HttpRequestContext], str | None] | None = None,
     ) -> None:
         """`path` is below the agent's address: `/threads/{thread_id}`.
 
@@ -80,9 +81,10 @@ class Endpoint:
           a schema) only document the endpoint: the model of a `raw_body`, and the response's
           model, `Any` for any JSON or None for no body.
         - `aliases` are further paths with the same parameters, which are not documented.
+        - `challenge` returns the `WWW-Authenticate` of a 401, which tells clients how to sign in.
         """
         self.method, self.path, self.function = method, path, function
-        self.aliases = aliases
+        self.aliases, self._challenge = aliases, challenge
         self.tag, self.is_public, self.runs_on_loop = tag, is_public, runs_on_loop
         default = Permission.AGENTS_READ if method == "GET" else Permission.AGENTS_RUN
         self.permission = permission or default
@@ -125,6 +127,9 @@ class Endpoint:
             if context.is_started:
                 # The status is sent: a truncated response tells the client of the failure.
                 raise
+            if isinstance(error, errors.Unauthenticated) and self._challenge is not None:
+                text = self._challenge(context)
+                error.headers = error.headers if text is None else {"WWW-Authenticate": text}
             await context.send_error(error)
 
     async def _respond(self, context: HttpRequestContext) -> Response | None:

@@ -1,1 +1,1 @@
-"""The Model Context Protocol of an agent: each assistant is a tool (docs/adr/0036)."""
+"""The Model Context Protocol of an agent: its tools, resources and sessions (docs/adr/0036)."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from typing import NamedTuple
 
 from django.core import signing
 
@@ -16,6 +17,7 @@ from apps.core.errors import NotFound
 
 LIFETIME_SECONDS = 24 * 3600
 _SALT = "agent_server.mcp.session"
+_CAN_ASK = "e"
 
 
 class SessionNotFound(NotFound):
@@ -23,25 +25,35 @@ class SessionNotFound(NotFound):
     detail = "The MCP session is unknown or has expired. Send `initialize` without a session id."
 
 
-def create_session_id(admission: Admission) -> str:
+class Session(NamedTuple):
+    """A client among those with the same key."""
+
+    token: str
+    can_ask: bool
+    """Whether the client asks its user for input."""
+
+
+def create_session_id(admission: Admission, *, can_ask: bool) -> str:
     """A new session id of the caller, in visible ASCII."""
-    value = f"{secrets.token_urlsafe(16)}.{_caller_tag(admission)}"
+    suffix = f".{_CAN_ASK}" if can_ask else ""
+    value = f"{secrets.token_urlsafe(16)}.{caller_tag(admission)}{suffix}"
     return signing.TimestampSigner(salt=_SALT).sign(value)
 
 
-def check_session_id(admission: Admission, session_id: str) -> str:
-    """Return the session's token. Raises `SessionNotFound` for any id that is not the caller's."""
+def check_session_id(admission: Admission, session_id: str) -> Session:
+    """Return the session. Raises `SessionNotFound` for any id that is not the caller's."""
     try:
         value = signing.TimestampSigner(salt=_SALT).unsign(session_id, max_age=LIFETIME_SECONDS)
     except signing.BadSignature:
         raise SessionNotFound from None
-    token, _, tag = value.partition(".")
-    if not secrets.compare_digest(tag, _caller_tag(admission)):
+    token, _, rest = value.partition(".")
+    tag, _, suffix = rest.partition(".")
+    if not secrets.compare_digest(tag, caller_tag(admission)):
         raise SessionNotFound
-    return token
+    return Session(token, suffix == _CAN_ASK)
 
 
-def _caller_tag(admission: Admission) -> str:
+def caller_tag(admission: Admission) -> str:
     """A digest of the agent and the caller: a key, a member or a user of the agent's own code."""
     caller, user = admission.caller, admission.user()
     if caller is not None:

@@ -68,6 +68,11 @@ def announce_task_changed(thread_pk: UUID) -> None:
     _send(streams.publish_task_changed(thread_pk))
 
 
+def publish(channel: str, payload: bytes) -> None:
+    """Publish a message to the listeners of a channel in all web processes."""
+    _send(("PUBLISH", channel, payload))
+
+
 def _send(*commands: Command) -> None:
     dispatcher = redis_dispatcher.process_dispatcher()
     if dispatcher is not None:

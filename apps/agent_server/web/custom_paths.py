@@ -78,6 +78,8 @@ def is_disabled(http: Http, path: str) -> bool:
         return http.disable_runs if of_run else http.disable_threads
     if first in _META:
         return http.disable_meta and len(segments) == 1
+    if segments[:2] == [".well-known", "oauth-protected-resource"]:
+        return http.disable_mcp
     return {
         "assistants": http.disable_assistants,
         "runs": http.disable_runs,

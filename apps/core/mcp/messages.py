@@ -22,12 +22,15 @@ HANDSHAKE_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 STATELESS_VERSION = "2026-07-28"
 SUPPORTED_VERSIONS = (STATELESS_VERSION, *HANDSHAKE_VERSIONS)
 META = "io.modelcontextprotocol/"
+_NAMES = {"tools/call": "name", "resources/read": "uri"}
+"""The parameter that the header `Mcp-Name` repeats, by method."""
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
 METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 SERVER_ERROR = -32000
+RESOURCE_NOT_FOUND = -32002
 HEADER_MISMATCH = -32020
 UNSUPPORTED_VERSION = -32022
 
@@ -64,6 +67,13 @@ class McpMessage:
     method: str
     params: JSONObject
     is_stateless: bool
+    response: JSONObject | None = None
+    """`result` or `error` of a client's response."""
+
+    def declares(self, capability: str) -> bool:
+        """Whether a stateless client offers the capability with this request."""
+        capabilities = self._meta.get(META + "clientCapabilities")
+        return offers(capabilities, capability)
 
     @property
     def is_request(self) -> bool:
@@ -94,8 +104,8 @@ class McpMessage:
                 raise RpcError(INVALID_PARAMS, f"_meta: {META}{name} is required.", status=400)
         expected = {"MCP-Protocol-Version": meta[META + "protocolVersion"]}
         expected["Mcp-Method"] = self.method
-        if self.method == "tools/call":
-            expected["Mcp-Name"] = self.params.get("name")
+        if self.method in _NAMES:
+            expected["Mcp-Name"] = self.params.get(_NAMES[self.method])
         for name, value in expected.items():
             if headers.get(name, "").strip() != value:
                 raise _header_mismatch(name)
@@ -139,7 +149,14 @@ def _to_message(body: Any, version: str | None) -> McpMessage:
     if params is not None and not isinstance(params, dict):
         text = "params: must be an object."
         raise RpcError(INVALID_PARAMS, text, status=400, request_id=request_id)
-    return McpMessage(request_id, method or "", params or {}, version == STATELESS_VERSION)
+    response = {name: body[name] for name in ("result", "error") if name in body}
+    return McpMessage(
+        request_id,
+        method or "",
+        params or {},
+        version == STATELESS_VERSION,
+        response if is_response else None,
+    )
 
 
 def admits(accept: str | None, media: str) -> bool:
@@ -148,6 +165,11 @@ def admits(accept: str | None, media: str) -> bool:
         return True
     ranges = {media, f"{media.partition('/')[0]}/*", "*/*"}
     return any(part.partition(";")[0].strip().lower() in ranges for part in accept.split(","))
+
+
+def offers(capabilities: Any, name: str) -> bool:
+    """Whether the capabilities of a client have this one."""
+    return isinstance(capabilities, dict) and isinstance(capabilities.get(name), dict)
 
 
 def _is_id(value: Any) -> bool:
@@ -165,11 +187,16 @@ def _header_mismatch(name: str) -> RpcError:
 
 
 def encode_result(message: McpMessage, result: JSONObject, server: JSONObject) -> bytes:
-    """Encode the response; a stateless one also says that it is complete, and from which server."""
+    """Encode the response; a stateless one also has its type, and the server that it is from."""
     if message.is_stateless:
         meta = {META + "serverInfo": server}
-        result = {**result, "resultType": "complete", "_meta": meta}
+        result = {"resultType": "complete", **result, "_meta": meta}
     return dumps({"jsonrpc": "2.0", "id": message.id, "result": result})
+
+
+def encode_request(request_id: RequestId, method: str, params: JSONObject) -> bytes:
+    """Encode a request of the server to its client."""
+    return dumps({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params})
 
 
 def encode_notification(method: str, params: JSONObject) -> bytes:

@@ -73,7 +73,7 @@ class Server:
         raise RpcError(messages.METHOD_NOT_FOUND, text, status=status)
 
     def _discover(self, message: McpMessage) -> bytes:
-        capabilities = {name: {} for name in self.capabilities}
+        capabilities: JSONObject = {name: {} for name in self.capabilities}
         result = {"supportedVersions": messages.SUPPORTED_VERSIONS, "capabilities": capabilities}
         return self.encode(message, {**result, **self._instructions(), **cache_hints(message)})
 
@@ -93,6 +93,15 @@ class Server:
 
     def _instructions(self) -> JSONObject:
         return {"instructions": self.instructions} if self.instructions else {}
+
+
+RESOURCE_METADATA = "/.well-known/oauth-protected-resource"
+"""The path of the document that tells where to get a token (RFC 9728)."""
+
+
+def challenge(document: str) -> str:
+    """The `WWW-Authenticate` of a response to a caller without a key; the URL of the document."""
+    return f'Bearer resource_metadata="{document}"'
 
 
 def cache_hints(message: McpMessage) -> JSONObject:

@@ -54,12 +54,12 @@ def get_prompt_by_name(api: PlatformApi, arguments: GetPrompt) -> JSONObject:
     """Read a prompt with its model, at its latest commit unless another is named."""
     owner, name, commit = _parse_name(arguments.prompt_name)
     path = f"/commits/{owner}/{name}/{commit or LATEST}"
-    found = api.get(path, include_model=True)
+    row = api.get(path, include_model=True)
     return {
         "prompt_name": name,
-        "commit_hash": found["commit_hash"],
-        "description": found.get("description"),
-        "manifest": found["manifest"],
+        "commit_hash": row["commit_hash"],
+        "description": row.get("description"),
+        "manifest": row["manifest"],
     }
 
 
@@ -108,10 +108,10 @@ def push_prompt(api: PlatformApi, arguments: PushPrompt) -> JSONObject:
 
 def _latest_manifest(api: PlatformApi, name: str) -> JSONObject:
     try:
-        found: JSONObject = api.get(f"/commits/{OWN}/{name}/{LATEST}", include_model=True)
+        row = api.get(f"/commits/{OWN}/{name}/{LATEST}", include_model=True)
     except NotFoundError:
         return new_manifest()
-    manifest: JSONObject = found["manifest"]
+    manifest: JSONObject = row["manifest"]
     return manifest
 
 
