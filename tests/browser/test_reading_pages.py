@@ -122,8 +122,10 @@ def test_sample_data_is_loaded_read_and_removed(session):
     page.get_by_role("button", name="Load sample data").click()
 
     expect(page.locator("tr[data-row]")).to_have_count(10)
-    page.get_by_role("link", name="concierge").first.click()
-    expect(page.get_by_label("Run preview")).to_be_visible()
+    page.locator(".row-link").first.click()
+    expect(page.get_by_label("Run preview")).to_contain_text("concierge")
+    page.keyboard.press("Escape")
+    expect(page.get_by_label("Run preview")).to_be_hidden()
     page.get_by_role("button", name="Remove the sample data").click()
     expect(page.get_by_text("The sample data was removed.")).to_be_visible()
     expect(page.get_by_role("heading", level=1)).to_have_text("Start")
@@ -143,7 +145,7 @@ def test_next_steps_are_closed_for_good(session):
 def test_statistics_of_a_comparison_do_not_move_its_rows(session, experiments):
     page = session.page
     held = []
-    page.route("**/compare/summary**", held.append)
+    page.route("**/compare/summary**", lambda route: held.append(route))  # noqa: PLW0108
     with page.expect_request("**/compare/summary**"):
         page.goto(compare_path(session, experiments[:2]))
     before = page.locator(".comparison-table").bounding_box()
