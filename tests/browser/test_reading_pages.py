@@ -131,6 +131,21 @@ def test_sample_data_is_loaded_read_and_removed(session):
     expect(page.get_by_role("heading", level=1)).to_have_text("Start")
 
 
+def test_buttons_for_selected_runs_stay_within_a_narrow_page(session):
+    session.user.workspace_memberships.update(role="admin")
+    run_id = stored_run(session.workspace, name="desk")
+    page = session.page
+    page.set_viewport_size({"width": 390, "height": 844})
+    session.goto(project_path(session, run_id))
+
+    page.locator("input[name=run]").check()
+
+    for name in ("Copy IDs", "Add to dataset", "Delete traces", "Clear"):
+        box = page.get_by_role("button", name=name).bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 390, name
+
+
 def test_next_steps_are_closed_for_good(session):
     run_id = stored_run(session.workspace, name="desk")
     page = session.goto(project_path(session, run_id))
