@@ -18,7 +18,7 @@ PHASES ?= unit,engine,live,serial
 WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help up install install-dev test test-fast migrations test-lifecycle test-long test-nightly test-compatibility test-crash test-crash-ingest test-crash-experiments test-chaos test-starvation fuzz check format bench bench-crowd bench-datasets bench-limits bench-queries bench-traces seed screenshots lock clean
+.PHONY: help up install install-dev test test-fast migrations test-lifecycle test-long test-nightly test-compatibility test-first-trace test-crash test-crash-ingest test-crash-experiments test-chaos test-starvation fuzz check format bench bench-crowd bench-datasets bench-limits bench-queries bench-traces seed screenshots lock clean
 
 help: ## List the targets
 	@echo "make up [PORT=8000] [DATA_DIR=var]"
@@ -54,6 +54,10 @@ COMPATIBILITY = $(BIN)/python -m tests.compatibility $(if $(CLIENTS),--clients $
 	--numprocesses $(WORKERS) --dist loadgroup
 test-compatibility: install-dev ## The public clients' suites with the newest and with older clients
 	@$(COMPATIBILITY)
+
+# On a machine without GitHub: FIRST_TRACE="--mirrors FOLDER".
+test-first-trace: install-dev ## Seconds from /start to the first trace of three public repositories
+	@$(BIN)/python -m tests.first_trace $(FIRST_TRACE)
 
 test-nightly: install-dev ## All that `make test` leaves out, for hours; report in var/nightly (ONLY=fuzz)
 	@$(BIN)/python -m tests.gate.nightly var/nightly --only "$(ONLY)"

@@ -130,6 +130,8 @@ class Env(BaseSettings):
     # Agents
     sample_agent: bool = True
     """Whether `make up` deploys the sample agent."""
+    sample_data: bool = True
+    """Whether the first workspace starts with sample traces."""
     agent_runs_per_worker: int = Field(781, ge=1, le=10_000)
     agent_runs_organization_percent: int = Field(80, ge=1, le=100)
     """Share of the slots of a worker, without those of others, that an organization may hold."""

@@ -468,6 +468,7 @@ REGION = ENV.region
 RATE_LIMIT_FACTOR = ENV.rate_limit_factor
 AGENT_DOMAIN = ENV.agent_domain
 WEB_THREADS = ENV.web_threads
+SAMPLE_DATA = ENV.sample_data
 AGENT_RUNS_PER_WORKER = ENV.agent_runs_per_worker
 AGENT_RUNS_ORGANIZATION_PERCENT = ENV.agent_runs_organization_percent
 AGENT_RUNS_DEPLOYMENT_PERCENT = ENV.agent_runs_deployment_percent

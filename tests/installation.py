@@ -95,6 +95,7 @@ class Installation:
             "DATA_DIR": str(self.data_dir),
             "RATE_LIMIT_FACTOR": "1000",  # limits are counted but never reached
             "WEB_PROCESSES": "1",  # starts sooner
+            "SAMPLE_DATA": "false",
             "ALLOW_FILE_GIT": "true",  # tests deploy repositories of this machine
             # A loaded machine starts slowly; a run or build that hangs still ends.
             "START_TIMEOUT_SECONDS": str(START_SECONDS),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -37,6 +38,10 @@ _UNITS_BY_NAME_PART = (
     ("score", "score"),
     ("feedback", "score"),
 )
+TOP_ROWS = 10
+"""The rows of a top list, by value."""
+MAX_GROUPS = 100
+"""The groups with the most runs, among which a top list looks for the largest values."""
 _SUMMED_UNITS = {"count", "tokens", "usd"}
 """Units whose lines may be stacked."""
 Values = Sequence[float | None]
@@ -76,6 +81,33 @@ def build_time_range(period: Period) -> TimeRange:
     return TimeRange.with_defaults(start=start, end=end, stride=Stride(duration=period.step))
 
 
+def limit_charts(
+    charts: Sequence[Chart], where: str, group_by: Mapping[str, Any] | None
+) -> list[Chart]:
+    """Return copies, not to be saved, of which each series has the filter and the grouping.
+
+    `where` is a filter in the API's language. A series keeps a grouping of its own, and scores of
+    feedback have none.
+    """
+    copies = []
+    for chart in charts:
+        limited = copy(chart)
+        common = chart.common_filters or {}
+        if where:
+            text = join_filters([part for part in (common.get("filter"), where) if part])
+            limited.common_filters = {**common, "filter": text}
+        if group_by:
+            limited.series = [_grouped(series, group_by) for series in chart.series]
+        copies.append(limited)
+    return copies
+
+
+def _grouped(series: Mapping[str, Any], group_by: Mapping[str, Any]) -> Mapping[str, Any]:
+    has_group = series.get("group_by") or series.get("group_by_definitions")
+    is_feedback = series_unit(series) == "score" or "feedback" in str(series.get("metric", ""))
+    return series if has_group or is_feedback else {**series, "group_by": dict(group_by)}
+
+
 def build_chart_cards(
     computer: ChartComputer, charts: Sequence[Chart], *, compares: bool = False
 ) -> list[ChartCard]:
@@ -110,6 +142,9 @@ class _CardBuilder:
         except AppError as error:
             return ChartCard(chart, error_detail=error.detail)
         lines = list(self._iterate_lines(data, before))
+        if chart.chart_type == ChartType.TOP:
+            lines.sort(key=_sort_key)
+            lines = lines[:TOP_ROWS]
         if not is_over_time:
             return ChartCard(
                 chart,
@@ -130,7 +165,11 @@ class _CardBuilder:
         self, computer: ChartComputer, groups: Sequence[Sequence[str | None]] | None
     ) -> list[SeriesData]:
         chart = self.chart
-        return computer.compute_series(chart.chart_type, chart.series, chart.common_filters, groups)
+        series = chart.series
+        if chart.chart_type == ChartType.TOP:
+            # The largest value may be that of a group with few runs.
+            series = [_widened(item) for item in series]
+        return computer.compute_series(chart.chart_type, series, chart.common_filters, groups)
 
     def _iterate_lines(
         self, data: Sequence[SeriesData], before: Sequence[SeriesData] | None
@@ -187,6 +226,16 @@ class _CardBuilder:
                 )
             )
         return drawings
+
+
+def _widened(series: Mapping[str, Any]) -> Mapping[str, Any]:
+    group_by = series.get("group_by")
+    return {**series, "group_by": {**group_by, "max_groups": MAX_GROUPS}} if group_by else series
+
+
+def _sort_key(line: _CardLine) -> tuple[bool, float]:
+    value = line.values[-1] if line.values else None
+    return value is None, -(value or 0)
 
 
 def _format_last(values: Values, unit: str) -> str:

@@ -48,6 +48,7 @@ class ChartForm(forms.Form):
             (ChartType.BAR, "Bar chart"),
             (ChartType.KPI, "Single value"),
             (ChartType.TABLE, "Table"),
+            (ChartType.TOP, "Top list"),
         ],
         label="Chart type",
     )
@@ -118,6 +119,9 @@ class ChartForm(forms.Form):
         values: dict[str, Any] = super().clean() or {}
         if values.get("group_by") and set(values.get("metrics") or ()) & set(FEEDBACK_METRICS):
             self.add_error("group_by", "Feedback metrics cannot be grouped.")
+        is_top = values.get("chart_type") == ChartType.TOP
+        if is_top and self.fixed_series is None and not values.get("group_by"):
+            self.add_error("group_by", "A top list needs a grouping, whose values it lists.")
         return values
 
     @property

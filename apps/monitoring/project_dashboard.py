@@ -8,16 +8,24 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
-from apps.monitoring.chart_cards import ChartCard, build_chart_cards, build_time_range
+from apps.monitoring.chart_cards import (
+    ChartCard,
+    build_chart_cards,
+    build_time_range,
+    limit_charts,
+)
 from apps.monitoring.models import Chart
 from apps.monitoring.services import dashboards
 from apps.monitoring.services.chart_computer import ChartComputer, TimeRange
-from apps.trace_store import RunQuery, run_store
+from apps.trace_store import RunQuery, filters, run_store
 from apps.trace_store.aggregation import MetricsQuery, MetricsResult
+from apps.trace_store.filters import formatting
+from apps.trace_store.filters.query_text import MAX_QUERY_LENGTH
 from apps.trace_store.metrics import Measure, RunMetrics
 from apps.tracing.models import Project
-from apps.tracing.pages import periods
+from apps.tracing.pages import periods, query_clauses
 from apps.tracing.pages.periods import Period
+from apps.tracing.pages.query_clauses import QueryProblem
 from apps.web_ui.charts import format_value
 
 GROUP_ATTRIBUTES = {
@@ -41,6 +49,8 @@ class DashboardState:
     group: str = ""
     path: str = ""
     compares: bool = False
+    query: str = ""
+    """A query of the query bar's language that limits the runs of all charts."""
 
     @classmethod
     def read(cls, params: Mapping[str, str]) -> DashboardState:
@@ -48,8 +58,25 @@ class DashboardState:
         path = params.get("path", "").strip()[:MAX_PATH_LENGTH]
         is_valid = group in GROUP_ATTRIBUTES and (group != "metadata" or path)
         return cls(
-            periods.read_period(params), group if is_valid else "", path, "compare" in params
+            periods.read_period(params),
+            group if is_valid else "",
+            path,
+            "compare" in params,
+            params.get("query", "").strip()[:MAX_QUERY_LENGTH],
         )
+
+    @property
+    def where(self) -> str:
+        """Return the query as a filter in the API's language; an invalid one is not applied."""
+        if self.problem is not None:
+            return ""
+        expression = query_clauses.parse(self.query).expression
+        return "" if expression is None else formatting.format_filter(expression)
+
+    @property
+    def problem(self) -> QueryProblem | None:
+        error = query_clauses.parse_error(self.query)
+        return None if error is None else query_clauses.locate_problem(error, self.query)
 
     @property
     def parameters(self) -> dict[str, str]:
@@ -57,6 +84,7 @@ class DashboardState:
             "group": self.group,
             "path": self.path if self.group == "metadata" else "",
             "compare": "1" if self.compares else "",
+            "query": self.query,
         }
         return {name: value for name, value in data.items() if value}
 
@@ -154,10 +182,11 @@ def load_dashboard(project: Project, state: DashboardState) -> Dashboard:
         project, time_range.start, time_range.end, group_by=state.group_by
     )
     charts = [_unsaved_chart(project, fields) for part in parts for fields in part.charts]
+    charts = limit_charts(charts, state.where, None)  # they are grouped already
     computer = ChartComputer(project.workspace_id, time_range)
     cards = iter(build_chart_cards(computer, charts, compares=state.compares))
-    now = _query_traces(project, time_range)
-    before = _query_traces(project, time_range.previous)
+    now = _query_traces(project, time_range, state.where)
+    before = _query_traces(project, time_range.previous, state.where)
     return Dashboard(
         [_build_tile(spec, now.overall, before.overall) for spec in TILES],
         [
@@ -178,13 +207,14 @@ def _unsaved_chart(project: Project, fields: Mapping[str, Any]) -> Chart:
     )
 
 
-def _query_traces(project: Project, time_range: TimeRange) -> MetricsResult:
+def _query_traces(project: Project, time_range: TimeRange, where: str) -> MetricsResult:
     """Return the metrics of the traces in the time range, not grouped."""
     query = RunQuery(
         project_ids=[project.pk],
         is_root=True,
         started_from=time_range.start - time_range.shift,
         started_until=time_range.end - time_range.shift,
+        where=filters.parse(where) if where else None,
     )
     measures = (M.LATENCY, M.TOTAL_TOKENS, M.TOTAL_COST)
     return run_store.aggregate(

@@ -61,19 +61,25 @@ def dashboard_detail(request: PageRequest, section_id: UUID) -> HttpResponse:
     With the query parameter `whole`, the page contains the charts.
     """
     section = _section(request, section_id)
-    state = DashboardState(periods.read_period(request.GET), compares="compare" in request.GET)
+    state = DashboardState.read(request.GET)
     context: dict[str, Any] = {
         "section": section,
         "state": state,
         "may_write": request.caller.may(Permission.CHARTS_WRITE),
     }
     if request.htmx or "whole" in request.GET:
-        charts = list(section.charts.in_order())
+        charts = chart_cards.limit_charts(
+            list(section.charts.in_order()), state.where, state.group_by
+        )
         computer = ChartComputer(section.workspace_id, chart_cards.build_time_range(state.period))
         context["cards"] = chart_cards.build_chart_cards(computer, charts, compares=state.compares)
     if request.htmx:
         return render(request, "monitoring/dashboard_detail.html#charts", context)
-    context["chart_count"] = section.charts.count()
+    context |= {
+        "chart_count": section.charts.count(),
+        "groups": project_dashboard.GROUP_ATTRIBUTES.items(),
+        "list": {"problem": state.problem},
+    }
     return render(request, "monitoring/dashboard_detail.html", context)
 
 
@@ -126,6 +132,7 @@ def project_monitoring(request: PageRequest, project_id: UUID) -> HttpResponse:
         "tab": "monitoring",
         "may_write": request.caller.may(Permission.CHARTS_WRITE),
         "groups": project_dashboard.GROUP_ATTRIBUTES.items(),
+        "list": {"problem": state.problem},
     }
     return render(request, "monitoring/project_dashboard.html", context)
 
@@ -141,9 +148,9 @@ def copy_project_dashboard(request: PageRequest, project_id: UUID) -> HttpRespon
         project=project, group_by=state.group_by, feedback_since=start, feedback_until=end
     )
     url = reverse("dashboard-detail", args=[project.workspace_id, section.pk])
-    # The copy opens with the time range and the comparison that the user sees.
-    compare = {"compare": "1"} if state.compares else {}
-    parameters = state.period.parameters | compare
+    # The copy opens with the time range, the comparison and the filter that the user sees.
+    kept = {name: state.parameters.get(name, "") for name in ("compare", "query")}
+    parameters = state.period.parameters | {name: value for name, value in kept.items() if value}
     return redirect(f"{url}?{urlencode(parameters)}" if parameters else url)
 
 

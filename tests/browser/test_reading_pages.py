@@ -122,11 +122,28 @@ def test_sample_data_is_loaded_read_and_removed(session):
     page.get_by_role("button", name="Load sample data").click()
 
     expect(page.locator("tr[data-row]")).to_have_count(10)
-    page.get_by_role("link", name="concierge").first.click()
-    expect(page.get_by_label("Run preview")).to_be_visible()
+    page.locator(".row-link").first.click()
+    expect(page.get_by_label("Run preview")).to_contain_text("concierge")
+    page.keyboard.press("Escape")
+    expect(page.get_by_label("Run preview")).to_be_hidden()
     page.get_by_role("button", name="Remove the sample data").click()
     expect(page.get_by_text("The sample data was removed.")).to_be_visible()
     expect(page.get_by_role("heading", level=1)).to_have_text("Start")
+
+
+def test_buttons_for_selected_runs_stay_within_a_narrow_page(session):
+    session.user.workspace_memberships.update(role="admin")
+    run_id = stored_run(session.workspace, name="desk")
+    page = session.page
+    page.set_viewport_size({"width": 390, "height": 844})
+    session.goto(project_path(session, run_id))
+
+    page.locator("input[name=run]").check()
+
+    for name in ("Copy IDs", "Add to dataset", "Delete traces", "Clear"):
+        box = page.get_by_role("button", name=name).bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 390, name
 
 
 def test_next_steps_are_closed_for_good(session):
@@ -143,7 +160,7 @@ def test_next_steps_are_closed_for_good(session):
 def test_statistics_of_a_comparison_do_not_move_its_rows(session, experiments):
     page = session.page
     held = []
-    page.route("**/compare/summary**", held.append)
+    page.route("**/compare/summary**", lambda route: held.append(route))  # noqa: PLW0108
     with page.expect_request("**/compare/summary**"):
         page.goto(compare_path(session, experiments[:2]))
     before = page.locator(".comparison-table").bounding_box()

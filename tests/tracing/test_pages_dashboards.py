@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
@@ -126,3 +128,60 @@ def count_queries(page, address):
     with CaptureQueriesContext(connection) as captured:
         page.get(address)
     return len(captured)
+
+
+def test_filter_and_group_of_the_head_limit_all_charts_and_change_none(page, workspace):
+    for name, env in (("desk", "production"), ("desk", "test"), ("lamp", "test")):
+        run_id = stored_run(workspace, name=name, extra={"metadata": {"env": env}})
+    project = read_run(workspace, run_id).row.project_id
+    base = f"/o/{workspace.pk}/projects/p/{project}/monitoring"
+    copy_url = f"/o/{workspace.pk}/dashboards/for-project/{project}"
+    copied = page.post(copy_url, {"query": "env:test"})
+    address = copied["Location"].partition("?")[0]
+    charts = Chart.objects.for_workspace(workspace)
+    before = list(charts.in_order().values_list("series", "common_filters"))
+
+    def counts(path, **params):
+        cards = page.get(path, params | {"whole": "1"}).context["cards"]
+        [card] = [card for card in cards if card.chart.title == "Trace count"]
+        return {line.name: sum(filter(None, line.values)) for line in card.drawings[0].lines}
+
+    assert "query=env%3Atest" in copied["Location"]
+    assert sum(counts(address).values()) == 3
+    assert sum(counts(address, query="env:test").values()) == 2
+    grouped = counts(address, query="env:test", group="name")
+    assert {name.rpartition(": ")[2]: count for name, count in grouped.items() if count} == {
+        "desk": 1,
+        "lamp": 1,
+    }
+    assert list(charts.in_order().values_list("series", "common_filters")) == before
+    faulty = page.get(address, {"query": "nme:x"})
+    assert faulty.status_code == 200
+    assert "This query is not applied." in faulty.text
+    assert sum(counts(address, query="nme:x").values()) == 3
+    tiles = page.get(base, {"query": "env:test", "whole": "1"}).context["dashboard"].tiles
+    assert tiles[0].value == "2"
+
+
+def test_a_top_list_has_the_groups_with_the_largest_values(page, workspace):
+    now = datetime.now(UTC) - timedelta(minutes=5)
+    for number in range(12):
+        for _ in range(1 if number == 11 else 2):
+            end = now + timedelta(seconds=number)
+            stored_run(
+                workspace,
+                name=f"tool {number}",
+                run_type="tool",
+                start=now,
+                end_time=end.isoformat(),
+            )
+    address = create_dashboard(page, workspace)
+    fields = {"title": "Slowest", "chart_type": "top-k", "metrics": ["latency_p50"]}
+
+    refused = page.post(f"{address}/charts/new", fields | {"action": "save"})
+    page.post(f"{address}/charts/new", fields | {"group_by": "name", "action": "save"})
+
+    assert "A top list needs a grouping" in refused.text
+    [card] = page.get(address, {"whole": "1"}).context["cards"]
+    assert [name for name, _, _ in card.values] == [f"tool {n}" for n in range(11, 1, -1)]
+    assert card.values[0][1] == "11.0 s"

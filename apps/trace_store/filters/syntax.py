@@ -119,13 +119,13 @@ def _error_position(text: str, error: lark.UnexpectedInput) -> SourcePosition:
     return SourcePosition(error.line, error.column)
 
 
-def _describe_problem(found: str, kind: str, expected: set[str]) -> str:
+def _describe_problem(text: str, kind: str, expected: set[str]) -> str:
     """Return a sentence about a text where the grammar allows only `expected`."""
     # Keep the order of the table.
     labels = [label for name, label in _TOKEN_NAMES.items() if name in expected]
     if not labels:
         return (
-            f"The filter is complete before `{found:.40}`."
+            f"The filter is complete before `{text:.40}`."
             " Join conditions by `and(…, …)` or `or(…, …)`."
         )
     needed = labels[0] if len(labels) == 1 else f"{', '.join(labels[:-1])} or {labels[-1]}"
@@ -136,7 +136,7 @@ def _describe_problem(found: str, kind: str, expected: set[str]) -> str:
             if is_empty
             else f"The filter ends too early: {needed} is missing."
         )
-    return f"`{found:.40}` cannot stand here. Write {needed} in its place."
+    return f"`{text:.40}` cannot stand here. Write {needed} in its place."
 
 
 class _CallBuilder(lark.Transformer[lark.Token, Call]):

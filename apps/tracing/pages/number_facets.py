@@ -100,8 +100,8 @@ def _load(project: Project, state: ListState, names: Sequence[str]) -> dict[str,
         project.workspace_id,
         MetricsQuery(query=state.query(project), measures=tuple(measures.values()), quantiles=None),
     )
-    found = result.overall.measures
-    return {name: found.get(measure, Distribution()) for name, measure in measures.items()}
+    distributions = result.overall.measures
+    return {name: distributions.get(measure, Distribution()) for name, measure in measures.items()}
 
 
 def _build(

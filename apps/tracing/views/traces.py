@@ -70,8 +70,8 @@ def trace_detail(request: PageRequest, project_id: UUID, run_id: UUID) -> HttpRe
     is_opened = run.row.is_root and mode != TRANSCRIPT and "view" not in request.GET
     if is_opened and run.row.has_failed and failed is not None and failed.id != run.row.id:
         # A trace that failed opens at the run that made it fail.
-        query = f"?{request.GET.urlencode()}" if request.GET else ""
-        return redirect(f"{url}/r/{failed.id}{query}")
+        parameters = f"?{request.GET.urlencode()}" if request.GET else ""
+        return redirect(f"{url}/r/{failed.id}{parameters}")
     context |= {
         "tree": tree,
         "tree_src": f"{url}/r/{run.row.trace_id}/tree.json",

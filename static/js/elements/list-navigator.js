@@ -13,7 +13,11 @@ class ListNavigator extends HTMLElement {
     for (const link of this.#links) {
       const href = rows[index + Number(link.dataset.step)];
       if (href) link.href = href;
-      else link.setAttribute("aria-disabled", "true");
+      else {
+        // Without an address it is no link, and could have no label.
+        link.setAttribute("role", "link");
+        link.setAttribute("aria-disabled", "true");
+      }
     }
     const position = this.querySelector("[data-position]");
     if (position) position.textContent = `${index + 1} of ${rows.length}`;

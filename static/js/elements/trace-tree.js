@@ -266,9 +266,11 @@ class TraceTree extends HTMLElement {
 
   #nextError() {
     const runs = this.#runs;
-    const next =
-      runs.find((run) => run.index > this.#selected && run.status === "error") ??
-      runs.find((run) => run.status === "error");
+    const errors = runs.filter((run) => run.status === "error");
+    const parents = new Set(errors.map((run) => run.parent));
+    // Runs that failed by themselves, not those around them.
+    const failed = errors.filter((run) => !parents.has(run.index));
+    const next = failed.find((run) => run.index > this.#selected) ?? failed[0];
     if (!next) return;
     for (let index = next.parent; index >= 0; index = runs[index]?.parent ?? -1)
       this.#collapsed.delete(index);

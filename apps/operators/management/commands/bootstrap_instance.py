@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import logging
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from django.conf import settings
 from django.contrib.staticfiles.finders import get_finders
@@ -18,9 +20,12 @@ from django.db import connection
 from django.db.migrations.loader import MigrationLoader
 
 from apps.billing import database
+from apps.console.sample_data import load_sample_data
 from apps.core.instance import COMMENT, code_fingerprint
 from apps.core.regions import REGIONS
 from apps.organizations.models import User
+
+logger = logging.getLogger(__name__)
 
 ORGANIZATION = "Slipway"
 EMAIL = "admin@localhost"
@@ -132,4 +137,14 @@ def _bootstrap() -> dict[str, str]:
     output = io.StringIO()
     call_command("bootstrap", *arguments, stdout=output)
     facts: dict[str, str] = json.loads(output.getvalue())
+    if owner is None and settings.SAMPLE_DATA:
+        _load_sample_data(UUID(facts["workspace_id"]))
     return {**facts, "password": password}
+
+
+def _load_sample_data(workspace_id: UUID) -> None:
+    try:
+        load_sample_data(workspace_id)
+    except Exception:
+        # The start page loads it as well: a start does not fail for it.
+        logger.exception("Loading the sample data failed.")
