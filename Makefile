@@ -18,7 +18,7 @@ PHASES ?= unit,engine,live,serial
 WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help up install install-dev test test-fast migrations test-lifecycle test-long test-nightly test-compatibility test-first-trace test-crash test-crash-ingest test-crash-experiments test-chaos test-starvation fuzz check format bench bench-crowd bench-datasets bench-limits bench-queries bench-traces seed screenshots lock clean
+.PHONY: $(shell grep -oE '^[a-z-]+:' $(firstword $(MAKEFILE_LIST)) | tr -d :)
 
 help: ## List the targets
 	@echo "make up [PORT=8000] [DATA_DIR=var]"
@@ -103,6 +103,9 @@ bench-traces: install-dev ## Measure ingest against the floor and the peers (BEN
 
 bench-limits: install-dev ## CPU cost per request of key lookup and rate limit (BENCH="--requests 20000")
 	@$(BIN)/python -m tests.bench.limits $(BENCH)
+
+bench-network: install-dev ## Cost of the agents' network namespace: runs, cold starts, builds (BENCH="--runs 200")
+	@$(BIN)/python -m tests.bench.network $(BENCH)
 
 screenshots: install-dev ## Take screenshots of every page of the running platform
 	@$(BIN)/python -m tests.browser.screenshots

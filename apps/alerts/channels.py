@@ -165,12 +165,25 @@ def describe_channel(action: AlertAction) -> str:
     return urlsplit(config["url"]).netloc if action.target == ActionTarget.SLACK else config["url"]
 
 
+def split_notice(action: AlertAction, notice: Config) -> list[Config]:
+    """Return the payload of each delivery of the notice.
+
+    Each recipient of a mail has a delivery, so that a failure repeats the mail of no other.
+    """
+    if action.target != ActionTarget.EMAIL:
+        return [notice]
+    return [notice | {"recipient": address} for address in action.config["recipients"]]
+
+
 def build_channel_request(
     action: AlertAction, notice: Mapping[str, Any], message_id: str
 ) -> OutboundRequest:
     """Return the request that tells the channel about the notice. Raises `WebhookBlocked`."""
     if action.target == ActionTarget.EMAIL:
-        recipients = find_members(action.workspace_id, action.config["recipients"])
+        addresses = action.config["recipients"]
+        if "recipient" in notice:
+            addresses = [address for address in addresses if address == notice["recipient"]]
+        recipients = find_members(action.workspace_id, addresses)
         return EmailRequest(notice["title"], _build_text(notice), recipients)
     config = action.config
     body = _BODIES[ActionTarget(action.target)](config, notice)

@@ -188,7 +188,10 @@ class ActionTarget(models.TextChoices):
 class AlertAction(WorkspaceOwned):
     """A channel that a rule notifies."""
 
-    rule = models.ForeignKey(AlertRule, models.CASCADE, related_name="actions", db_index=False)
+    rule = models.ForeignKey(
+        AlertRule, models.CASCADE, null=True, related_name="actions", db_index=False
+    )
+    """Null once the rule or the channel is removed, until its last deliveries have ended."""
     target = models.CharField(max_length=10, choices=ActionTarget)
     encrypted_config = models.BinaryField(editable=False)
     """JSON of the address and options: they may contain credentials."""

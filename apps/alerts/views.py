@@ -187,7 +187,7 @@ def alert_change(request: PageRequest, rule_id: UUID) -> HttpResponse:
 def alert_channel_delete(request: PageRequest, rule_id: UUID, action_id: UUID) -> HttpResponse:
     rule = _find(request, rule_id)
     actions = AlertAction.objects.for_workspace(rule.workspace_id).filter(rule=rule)
-    rules.remove_action(action=get_or_404(actions, pk=action_id))
+    rules.remove_action(rule=rule, action=get_or_404(actions, pk=action_id))
     messages.success(request, "The channel was removed.")
     return redirect("alert-detail", rule.workspace_id, rule.pk)
 

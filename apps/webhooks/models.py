@@ -43,7 +43,10 @@ class WebhookEndpoint(WorkspaceOwned):
 class DeliveryQuerySet(models.QuerySet["Delivery"]):
     def due(self) -> DeliveryQuerySet:
         """Deliveries to be sent; a claimed one is due again after its lease."""
-        return self.filter(status__in=["due", "sending"], due_at__lte=Now())
+        return self.unfinished().filter(due_at__lte=Now())
+
+    def unfinished(self) -> DeliveryQuerySet:
+        return self.filter(status__in=["due", "sending"])
 
     def finished(self) -> DeliveryQuerySet:
         return self.filter(status__in=["delivered", "given_up"])

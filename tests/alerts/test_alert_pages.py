@@ -139,7 +139,8 @@ def test_channel_is_added_tested_and_removed(page, url, workspace, project):
     page.post(f"{url}/{rule.pk}/change", {"action": "test"})
     assert [row.event for row in Delivery.objects.for_workspace(workspace)] == ["test"]
     page.post(f"{url}/{rule.pk}/channels/{action.pk}/delete")
-    assert not AlertAction.objects.for_workspace(workspace).exists()
+    assert not rule.actions.exists()
+    assert "http://127.0.0.1:9/hook" not in read(page.get(f"{url}/{rule.pk}"))
 
 
 @pytest.mark.parametrize(

@@ -215,6 +215,21 @@ def test_delivery_of_a_removed_channel_is_given_up(rule):
     assert claimed.request == DeliveryResult(error="The channel was deleted.", is_final=True)
 
 
+def test_each_recipient_of_a_mail_has_a_delivery(rule, workspace, settings):
+    """A mail that fails is repeated to its recipient, and to no other."""
+    settings.EMAIL_HOST = "mail.example"
+    addresses = [create_workspace_user(workspace, "viewer").email for _ in range(3)]
+    action = create_alert_action(rule, "email", recipients=addresses)
+
+    assert notices.send_test(rule=rule) == 3
+    action.config = {"recipients": addresses[:2]}
+    action.save()
+    claimed = delivery_queue.claim(10)
+
+    recipients = [delivery.request.recipients for delivery in claimed]
+    assert sorted(recipients) == sorted([[], *([address] for address in addresses[:2])])
+
+
 @pytest.fixture
 def running_worker(transactional_db):
     yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 
 import pytest
@@ -9,12 +10,16 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from apps.alerts import dispatch
 from apps.alerts.metrics import STEP
-from apps.alerts.models import AlertIncident, AlertRule
+from apps.alerts.models import AlertAction, AlertIncident, AlertRule
 from apps.alerts.services import evaluation, rules
 from apps.alerts.services.evaluation import INGEST_DELAY, evaluate, last_window_end
 from apps.alerts.services.preview import preview
+from apps.alerts.tasks import evaluate as evaluate_task
 from apps.trace_store.errors import QueryTooSlow
+from apps.tracing.services import delete_project, ensure_project
+from apps.webhooks import delivery_queue
 from apps.webhooks.models import Delivery
 from tests.factories.alerts import create_alert_action, create_alert_rule
 from tests.factories.tracing import ingest
@@ -183,6 +188,56 @@ def test_disabled_rule_closes_its_incident_and_is_not_due(rule, incident_runs):
     assert enabled.evaluated_until == last_window_end()
 
 
+def delete_rule(rule):
+    rules.delete_rule(rule=rule)
+
+
+def remove_channel(rule):
+    rules.remove_action(rule=rule, action=rule.actions.get())
+
+
+def replace_channels(rule):
+    rules.update_rule(rule=rule, changes={}, actions=[])
+
+
+def delete_project_of(rule):
+    delete_project(project=rule.project)
+    rules.close_incidents_of_deleted_scopes()
+
+
+@pytest.mark.parametrize("end", [delete_rule, remove_channel, replace_channels, delete_project_of])
+def test_channel_of_an_open_incident_hears_of_its_end(rule, incident_runs, end):
+    key = "R0123456789ABCDEF"
+    url = "http://127.0.0.1:9/hook"
+    rule.actions.all().delete()
+    action = create_alert_action(rule, "pagerduty", url=url, routing_key=key)
+    evaluate(reload(rule), at(45))
+
+    end(reload(rule))
+
+    rules.delete_unused_actions()
+    bodies = [json.loads(delivery.request.body) for delivery in delivery_queue.claim(10)]
+    # The incident was a warning first, and then critical.
+    assert sorted(body["event_action"] for body in bodies) == ["resolve", "trigger", "trigger"]
+    assert len({body["dedup_key"] for body in bodies}) == 1
+    Delivery.unscoped.update(status="delivered")
+    rules.delete_unused_actions()
+    has_channel = AlertAction.objects.for_workspace(rule.workspace_id).filter(pk=action.pk).exists()
+    assert has_channel == (end is delete_project_of)
+
+
+def test_channels_that_are_sent_again_hear_of_no_end(rule, incident_runs):
+    rule.actions.all().delete()
+    action = create_alert_action(rule, "pagerduty", url="http://127.0.0.1:9/", routing_key="R" * 16)
+    evaluate(reload(rule), at(45))
+    fields = {"target": "pagerduty", "config": action.config}
+
+    rules.update_rule(rule=reload(rule), changes={}, actions=[fields])
+
+    assert [notice for notice in list_notices(rule) if notice[0] == "recovered"] == []
+    assert [other.config for other in rule.actions.all()] == [action.config]
+
+
 def test_absent_traffic_fires(project, incident_runs):
     rule = create_alert_rule(
         project, attribute="run_count", aggregation="count", operator="lte", threshold=0.0,
@@ -225,6 +280,67 @@ def test_failure_is_shown_and_made_up_for(rule, incident_runs, monkeypatch):
 
     assert reload(rule).last_error == ""
     assert list_incidents(rule) == INCIDENT
+
+
+def name_evaluations(monkeypatch, seconds):
+    """Replace evaluations: rules whose names begin so take that long; return their names."""
+    clock, names = [0.0], []
+
+    def take_time(rule):
+        names.append(rule.name)
+        clock[0] += seconds[rule.name[:4]]
+
+    monkeypatch.setattr(evaluation, "evaluate", take_time)
+    monkeypatch.setattr(evaluation.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(evaluation, "_turns", evaluation._Turns())
+    return names
+
+
+def test_slow_rules_of_one_organization_do_not_delay_those_of_another(
+    project, other_workspace, monkeypatch
+):
+    other_project = ensure_project(other_workspace.pk, "other")
+    start = timezone.now() - timedelta(minutes=1)
+    for number in range(5):
+        due_at = start + timedelta(seconds=number)
+        create_alert_rule(project, name=f"slow {number}", due_at=due_at)
+    for number in range(2):
+        due_at = start + timedelta(seconds=10 + number)
+        create_alert_rule(other_project, name=f"fast {number}", due_at=due_at)
+    names = name_evaluations(monkeypatch, {"slow": 4.0, "fast": 0.1})
+
+    assert evaluation.evaluate_due(10) == 5
+
+    # With nothing else due, the slow ones go on.
+    assert names == ["slow 0", "fast 0", "fast 1", "slow 1", "slow 2"]
+
+
+def test_rules_of_one_organization_are_evaluated_by_one_thread(project, other_workspace):
+    start = timezone.now() - timedelta(minutes=1)
+    for number in range(2):
+        due_at = start + timedelta(seconds=number)
+        create_alert_rule(project, name=f"own {number}", due_at=due_at)
+    create_alert_rule(ensure_project(other_workspace.pk, "other"), name="other")
+    turns = evaluation._Turns()
+
+    claimed = [turns.claim() for _ in range(3)]
+    turns.end(claimed[0], 0.0)
+
+    assert [rule and rule.name for rule in claimed] == ["own 0", "other", None]
+    assert turns.claim().name == "own 1"
+
+
+def test_each_due_organization_has_a_task(project, other_workspace, monkeypatch):
+    sent = []
+    monkeypatch.setattr(dispatch, "evaluate_rules", lambda: sent.append("task"))
+    create_alert_rule(project)
+    create_alert_rule(project)
+    create_alert_rule(ensure_project(other_workspace.pk, "other"))
+
+    evaluate_task()
+
+    assert sent == ["task"]
+    assert evaluation.count_due_organizations(3) == 0
 
 
 def test_claim_reads_the_index_of_due_rules(rule):

@@ -179,6 +179,11 @@ async def test_missing_reference_of_a_body_is_named(call):
         (await run(call, f"/threads/{known}", missing), "assistant_id"),
         (await run(call, f"/threads/{missing}", "collect"), "thread_id"),
         (await run(call, "", missing), "assistant_id"),
+        (await call("POST", "/runs/batch", [{"assistant_id": missing}]), "assistant_id"),
+        (
+            await call("POST", "/runs/batch", [{"assistant_id": "collect", "thread_id": missing}]),
+            "thread_id",
+        ),
         (
             await call("POST", "/runs/crons", {"assistant_id": missing, "schedule": "* * * * *"}),
             "assistant_id",
@@ -187,8 +192,50 @@ async def test_missing_reference_of_a_body_is_named(call):
 
     for answer, field in answers:
         assert answer.status == 404
-        [named] = answer.json()["errors"]
-        assert named == {"field": field, "message": f"{missing} does not exist here"}
+        named = {"field": field, "message": f"{missing} does not exist here"}
+        assert answer.json()["errors"] == [named], answer.json()
+
+
+async def test_every_missing_reference_is_refused_and_changes_nothing(call):
+    missing = str(uuid4())
+    known = f"/threads/{await create_thread(call)}"
+    await run(call, known, "collect", input={"items": ["a"]})
+    created = await call("POST", "/assistants", {"graph_id": "collect"})
+    assistant = f"/assistants/{created.json()['assistant_id']}"
+    cron = {"assistant_id": "collect", "schedule": "0 0 1 1 *"}
+    counts, state = await in_thread(count_rows), await read_state(call, known)
+    thread_id = known.rpartition("/")[2]
+
+    for method, path, body in [
+        ("GET", f"/threads/{missing}", None),
+        ("PATCH", f"/threads/{missing}", {"metadata": {}}),
+        ("DELETE", f"/threads/{missing}", None),
+        ("POST", f"/threads/{missing}/copy", None),
+        ("GET", f"/threads/{missing}/state", None),
+        ("POST", f"/threads/{missing}/state", {"values": {"items": []}}),
+        ("GET", f"/threads/{missing}/history", None),
+        ("GET", f"/threads/{missing}/runs", None),
+        ("GET", f"{known}/runs/{missing}", None),
+        ("POST", f"{known}/runs/{missing}/cancel", None),
+        ("DELETE", f"{known}/runs/{missing}", None),
+        ("POST", "/runs/cancel", {"thread_id": missing, "run_ids": [missing]}),
+        ("POST", "/runs/cancel", {"thread_id": thread_id, "run_ids": [missing]}),
+        ("POST", f"/threads/{missing}/runs/crons", cron),
+        ("PATCH", f"/runs/crons/{missing}", {"schedule": "0 0 1 1 *"}),
+        ("DELETE", f"/runs/crons/{missing}", None),
+        ("GET", f"/assistants/{missing}", None),
+        ("PATCH", f"/assistants/{missing}", {"metadata": {}}),
+        ("POST", f"/assistants/{missing}/versions", {}),
+        ("POST", f"{assistant}/latest", {"version": 99}),
+        ("PATCH", assistant, {"graph_id": "gone"}),
+        ("POST", "/assistants", {"graph_id": "gone"}),
+    ]:
+        answer = await call(method, path, body)
+
+        assert answer.status in {404, 422}, (method, path, answer.status, answer.body)
+        assert answer.json()["detail"]
+    assert await in_thread(count_rows) == counts
+    assert await read_state(call, known) == state
 
 
 # Failures of the graph in reads: langgraph#6491, input that a pydantic state refuses

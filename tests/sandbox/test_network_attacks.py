@@ -63,7 +63,7 @@ def test_agents_of_a_root_platform_reach_no_private_service(record_property):
     check(report, {"root, bubblewrap", "root, Landlock"}, record_property)
 
 
-def _is_usable_by_others() -> bool:
+def is_usable_by_others() -> bool:
     if not SYSTEM_PYTHON.exists():
         return False
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -79,7 +79,7 @@ def _is_usable_by_others() -> bool:
 
 
 @pytest.mark.skipif(
-    os.geteuid() != 0 or not _is_usable_by_others(),
+    os.geteuid() != 0 or not is_usable_by_others(),
     reason="another user cannot enter this folder, or the system has another Python",
 )
 def test_agents_of_an_ordinary_users_platform_reach_no_private_service(record_property):

@@ -17,7 +17,9 @@ from uuid import uuid4
 
 import httpx
 import pytest
+import redis
 
+from apps.core.instance import Instance
 from tests.installation import wait_until
 from tests.starvation import attacks
 from tests.starvation.trial import Trial
@@ -193,6 +195,61 @@ def test_origin_pattern_of_a_tenant_does_not_block_the_event_loop(
 
     assert [match.result() for match in matches] == [None] * 8
     assert preflight("a" * 45) == "a" * 45
+    assert served == SERVED
+
+
+def test_frame_of_empty_maps_ends_its_own_host_only(
+    trial: Trial, attacking_agent: httpx.Client
+) -> None:
+    """Item 7: 8 MB of empty maps, which cost the worker 570 MB and stalled others for a second."""
+    worker = trial.installation.require_process("worker")
+    Path(f"/proc/{worker.pid}/clear_refs").write_text("5")  # the peak begins anew
+    before = read_peak(worker.pid)
+    body = {"assistant_id": "frames", "input": {}}
+
+    with ThreadPoolExecutor(1) as pool:
+        requests = [pool.submit(attacking_agent.post, "/runs/wait", json=body) for _ in range(2)]
+        served = serve_victim(trial)
+        answers = [request.result() for request in requests]
+
+    errors = [answer.json()["__error__"]["message"] for answer in answers]
+    assert all("more than 262144 elements" in error for error in errors), errors
+    assert read_peak(worker.pid) - before < 64 * MB
+    assert served == SERVED
+
+
+def read_peak(pid: int) -> int:
+    """Return the largest resident memory of a process, in bytes."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    (line,) = (line for line in status.splitlines() if line.startswith("VmHWM:"))
+    return int(line.split()[1]) * 1024
+
+
+def test_events_without_a_reader_do_not_fill_redis(
+    trial: Trial, attacking_agent: httpx.Client
+) -> None:
+    """Item 8: four runs stream 30 MB each; a run keeps 1 MB and a deployment 2 MB of them."""
+    instance = Instance(trial.installation.data_dir)
+    events = 300
+    body = {
+        "assistant_id": "flood",
+        "input": {"seconds": 0, "events": events},
+        "stream_mode": ["custom"],
+        "stream_resumable": True,
+    }
+    with redis.Redis.from_url(instance.redis_url) as client:
+        before = client.info("memory")["used_memory"]
+
+        with ThreadPoolExecutor(4) as pool:
+            requests = [
+                pool.submit(attacking_agent.post, "/runs/wait", json=body) for _ in range(4)
+            ]
+            served = serve_victim(trial)
+            answers = [request.result() for request in requests]
+        growth = client.info("memory")["used_memory"] - before
+
+    assert [answer.json()["text"] for answer in answers] == [f"{events} events"] * 4
+    assert growth < 8 * MB
     assert served == SERVED
 
 

@@ -47,10 +47,11 @@ class TrialResult:
 
     @property
     def shares(self) -> dict[str, float]:
-        """The throughput during the attack, relative to that before."""
-        before, during, _ = (phase.figures() for phase in self.phases)
+        """The throughputs during and after the attack, relative to those before."""
+        before = self.phases[0].figures()
         return {
-            name: during[name] / before[name] if before[name] else 0.0
+            f"{name} {phase.name}": phase.figures()[name] / before[name] if before[name] else 0.0
+            for phase in self.phases[1:]
             for name in ("ingested runs/s", "agent runs/s")
         }
 
@@ -77,9 +78,14 @@ class Trial:
             "attacker", repository, NO_TRACES, organization=ATTACKER
         )
 
-    async def run(self, attack: str, length: TrialLength) -> TrialResult:
-        """Attack once, while the victim uses the platform."""
-        before = await self.victim.measure("before", length.before)
+    async def run(
+        self, attack: str, length: TrialLength, before: Phase | None = None
+    ) -> TrialResult:
+        """Attack once, while the victim uses the platform.
+
+        The phase before may be one that was measured: the one after the attack before this one.
+        """
+        before = before or await self.victim.measure("before", length.before)
         command = [
             *(sys.executable, "-m", "tests.starvation.attacks", attack, self.installation.url),
             *(self.attacker_key, self.attacker_agent_url, str(self.repository)),
@@ -91,23 +97,28 @@ class Trial:
         await asyncio.sleep(STARTED_SECONDS)
         during = await self.victim.measure("during", length.during)
         output, _ = await process.communicate()
-        if attack == "deployments":
-            self._delete_deployments()
+        await asyncio.to_thread(self._remove_remains, attack)
         after = await self.victim.measure("after", length.after)
         lines = output.decode().strip().splitlines()
         return TrialResult(attack, (before, during, after), json.loads(lines[-1]) if lines else {})
 
-    def _delete_deployments(self) -> None:
+    def _remove_remains(self, attack: str) -> None:
+        """Remove what the attack left, so that the next one is measured alone."""
+        with httpx.Client(headers={"X-Api-Key": self.attacker_key}, timeout=60) as client:
+            if attack == "sleepers":
+                client.post(f"{self.attacker_agent_url}/runs/cancel", json={"status": "all"})
+            if attack == "deployments":
+                self._delete_deployments(client)
+
+    def _delete_deployments(self, client: httpx.Client) -> None:
         url = f"{self.installation.url}/v2/deployments"
-        headers = {"X-Api-Key": self.attacker_key}
-        with httpx.Client(headers=headers, timeout=60) as client:
-            while rows := [
-                row
-                for row in client.get(url, params={"limit": 100}).json()["resources"]
-                if row["name"] != "attacker"
-            ]:
-                for row in rows:
-                    client.delete(f"{url}/{row['id']}")
+        while rows := [
+            row
+            for row in client.get(url, params={"limit": 100}).json()["resources"]
+            if row["name"] != "attacker"
+        ]:
+            for row in rows:
+                client.delete(f"{url}/{row['id']}")
 
     async def count_lost(self, seconds: float = 60) -> int:
         """Return how many of the victim's acknowledged runs are missing, after a while."""

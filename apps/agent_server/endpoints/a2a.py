@@ -12,6 +12,8 @@ from functools import partial
 from typing import Any, Literal
 from uuid import UUID, uuid5
 
+from django.utils.http import parse_etags
+
 from apps.agent_server.a2a import card, content, params, rpc
 from apps.agent_server.a2a.params import SendParams
 from apps.agent_server.a2a.rendering import TaskView, to_legacy_event, to_legacy_task
@@ -114,14 +116,10 @@ def _send_card(context: HttpRequestContext, assistant: Assistant) -> Response:
         (b"last-modified", format_datetime(assistant.updated_at, usegmt=True).encode()),
         (b"vary", b"A2A-Version"),
     ]
-    known = {tag.strip().removeprefix("W/") for tag in _if_none_match(context).split(",")}
-    if etag in known or "*" in known:
+    tags = parse_etags(context.headers.get("if-none-match", ""))
+    if {etag, f"W/{etag}", "*"}.intersection(tags):
         return Response(status=304, headers=headers, media=None)
     return Response(body, headers=headers)
-
-
-def _if_none_match(context: HttpRequestContext) -> str:
-    return context.headers.get("if-none-match", "")
 
 
 # Requests

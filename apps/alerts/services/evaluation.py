@@ -8,16 +8,18 @@ only if the rule was neither changed nor evaluated meanwhile.
 from __future__ import annotations
 
 import logging
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
 from django.db import transaction
 from django.utils import timezone
 
 from apps.alerts.incidents import AlertState, LevelChange, find_changes
 from apps.alerts.metrics import STEP, Measurement, find_project_ids, measure
-from apps.alerts.models import AlertIncident, AlertLevel, AlertRule
+from apps.alerts.models import AlertAction, AlertIncident, AlertLevel, AlertRule
 from apps.alerts.querysets import AlertIncidentQuerySet, AlertRuleQuerySet
 from apps.alerts.services import notices
 from apps.core.errors import AppError
@@ -28,6 +30,8 @@ INGEST_DELAY = timedelta(seconds=30)
 """How long after the end of a window it is evaluated, so that its last runs have arrived."""
 LEASE = timedelta(minutes=2)
 RETRY_DELAY = timedelta(minutes=1)
+SLOW_SECONDS = 0.5
+PAUSE_FACTOR = 3
 MAX_MISSED = 288
 """Missed windows that are evaluated later: those of the last day."""
 
@@ -46,8 +50,9 @@ def last_window_end(now: datetime | None = None) -> datetime:
 def evaluate_due(seconds: float) -> int:
     """Evaluate due rules for at most about `seconds`; return their number. Safe to repeat."""
     deadline, count = time.monotonic() + seconds, 0
-    while time.monotonic() < deadline and (rule := _claim()) is not None:
+    while time.monotonic() < deadline and (rule := _turns.claim()) is not None:
         count += 1
+        started_at = time.monotonic()
         try:
             evaluate(rule)
         except AppError as error:
@@ -55,15 +60,64 @@ def evaluate_due(seconds: float) -> int:
         except Exception:
             log.exception("The alert rule %s cannot be evaluated.", rule.pk)
             _record_failure(rule, "Internal error.")
+        finally:
+            _turns.end(rule, time.monotonic() - started_at)
     return count
 
 
+def count_due_organizations(limit: int) -> int:
+    """Return the number of organizations with a due rule, at most `limit`."""
+    rows = _all_rules().due().with_present_scope()
+    return rows.values("workspace__organization_id").distinct()[:limit].count()
+
+
+class _Turns:
+    """Lets organizations take turns in the threads of this process.
+
+    One thread at most evaluates rules of an organization. After a slow evaluation its organization
+    waits for a multiple of the time that it took, unless no other one has a due rule.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._active: set[UUID] = set()
+        self._pauses: dict[UUID, float] = {}
+        """The ends of the pauses."""
+
+    def claim(self) -> AlertRule | None:
+        """Lease the next rule, whose evaluation has to be ended by `end`."""
+        with self._lock:
+            now = time.monotonic()
+            self._pauses = {key: end for key, end in self._pauses.items() if end > now}
+            rule = _claim({*self._active, *self._pauses})
+            if rule is None and self._pauses:
+                rule = _claim(self._active)
+            if rule is not None:
+                self._active.add(rule.workspace.organization_id)
+            return rule
+
+    def end(self, rule: AlertRule, seconds: float) -> None:
+        organization_id = rule.workspace.organization_id
+        with self._lock:
+            self._active.discard(organization_id)
+            if seconds > SLOW_SECONDS:
+                self._pauses[organization_id] = time.monotonic() + PAUSE_FACTOR * seconds
+
+
+_turns = _Turns()
+
+
 @transaction.atomic
-def _claim() -> AlertRule | None:
-    """Lease the rule that is due longest; a worker that dies loses it after the lease."""
+def _claim(waiting: Collection[UUID] = ()) -> AlertRule | None:
+    """Lease the rule that is due longest, not of the waiting organizations.
+
+    A worker that dies loses it after the lease.
+    """
     rows = _all_rules().due().with_present_scope().order_by("due_at")
+    if waiting:
+        rows = rows.exclude(workspace__organization_id__in=waiting)
     rows = rows.select_for_update(skip_locked=True, no_key=True, of=("self",))
-    rule = rows.select_related("project", "deployment").first()
+    rule = rows.select_related("workspace", "project", "deployment").first()
     if rule is not None:
         rule.due_at = timezone.now() + LEASE
         rule.save(update_fields=["due_at"])
@@ -173,11 +227,24 @@ def close_incident(
     incident.closed_at = at
     incident.save(update_fields=["closed_at"])
     if incident.announced_level != AlertLevel.OK:
-        notices.announce(
-            rule,
-            incident,
-            status=notices.RECOVERED,
-            at=at,
-            value=value,
-            threshold=incident.threshold,
-        )
+        announce_recovery(rule, incident, at=at, value=value)
+
+
+def announce_recovery(
+    rule: AlertRule,
+    incident: AlertIncident,
+    *,
+    at: datetime,
+    value: float | None,
+    action: AlertAction | None = None,
+) -> None:
+    """Notify the actions of the rule, or one of them, that the incident is over."""
+    notices.announce(
+        rule,
+        incident,
+        status=notices.RECOVERED,
+        at=at,
+        value=value,
+        threshold=incident.threshold,
+        action=action,
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -50,8 +51,9 @@ def announce(
     at: datetime,
     value: float | None,
     threshold: float | None,
+    action: AlertAction | None = None,
 ) -> None:
-    """Enqueue a delivery to each action of the rule, in the transaction of the change."""
+    """Enqueue a delivery to each action of the rule, or to one, in the change's transaction."""
     notice = build_notice(
         rule,
         incident.pk,
@@ -61,14 +63,12 @@ def announce(
         value=value,
         threshold=threshold,
     )
-    _enqueue(rule, notice, list(_actions(rule)))
+    _enqueue(notice, rule, _actions(rule) if action is None else [action])
 
 
 def send_test(*, rule: AlertRule) -> int:
-    """Enqueue a test notice to each action; return their number."""
-    actions = list(_actions(rule))
-    _enqueue(rule, build_test_notice(rule), actions)
-    return len(actions)
+    """Enqueue a test notice to each action; return the number of deliveries."""
+    return _enqueue(build_test_notice(rule), rule, _actions(rule))
 
 
 def build_test_notice(rule: AlertRule) -> dict[str, Any]:
@@ -88,7 +88,8 @@ def _actions(rule: AlertRule) -> Any:
     return AlertAction.objects.for_workspace(rule.workspace_id).filter(rule=rule).in_order()
 
 
-def _enqueue(rule: AlertRule, notice: dict[str, Any], actions: list[AlertAction]) -> None:
+def _enqueue(notice: dict[str, Any], rule: AlertRule, actions: Iterable[AlertAction]) -> int:
+    """Enqueue the deliveries of the notice and return their number."""
     deliveries = [
         Delivery(
             workspace_id=rule.workspace_id,
@@ -96,11 +97,13 @@ def _enqueue(rule: AlertRule, notice: dict[str, Any], actions: list[AlertAction]
             endpoint_id=action.pk,
             subject_id=rule.pk,
             event=notice["status"],
-            payload=notice,
+            payload=payload,
         )
         for action in actions
+        for payload in channels.split_notice(action, notice)
     ]
     delivery_queue.enqueue(deliveries, max_per_hour=MAX_DELIVERIES_PER_HOUR)
+    return len(deliveries)
 
 
 def build_notice(

@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
 from apps.alerts import channels, errors
@@ -25,6 +26,7 @@ from apps.alerts.models import (
     AlertRule,
     AlertType,
 )
+from apps.alerts.querysets import AlertIncidentQuerySet
 from apps.alerts.services import evaluation, notices
 from apps.audit.actions import Action
 from apps.audit.services import Target, record
@@ -165,9 +167,12 @@ def silence_rule(*, rule: AlertRule, until: datetime | None) -> AlertRule:
 
 @transaction.atomic
 def delete_rule(*, rule: AlertRule) -> None:
-    """Delete the rule with its actions and incidents. Its deliveries stay in the log."""
-    _record(Action.ALERT_DELETED, rule, before=_audit_values(rule))
-    rule.delete()
+    """Delete the rule with its incidents; open ones recover. Its deliveries stay in the log."""
+    row = _lock(rule)
+    _record(Action.ALERT_DELETED, row, before=_audit_values(row))
+    _close_incidents(row)
+    row.actions.update(rule=None)
+    row.delete()
 
 
 @transaction.atomic
@@ -183,11 +188,43 @@ def add_action(*, rule: AlertRule, fields: ActionFields) -> Secrets:
 
 
 @transaction.atomic
-def remove_action(*, action: AlertAction) -> None:
-    row = _lock(action.rule)
+def remove_action(*, rule: AlertRule, action: AlertAction) -> None:
+    row = _lock(rule)
     before = _audit_values(row)
-    action.delete()
+    _remove_actions(row, [action])
     _record(Action.ALERT_UPDATED, row, before=before, after=_audit_values(row))
+
+
+def _remove_actions(rule: AlertRule, actions: Sequence[AlertAction]) -> None:
+    """Remove channels; each that knows of an open incident is notified that it is over."""
+    for incident in _open_incidents(rule).exclude(announced_level=AlertLevel.OK):
+        for action in actions:
+            evaluation.announce_recovery(
+                rule, incident, at=timezone.now(), value=None, action=action
+            )
+    # The deliveries need their addresses.
+    rule.actions.filter(pk__in=[action.pk for action in actions]).update(rule=None)
+
+
+def close_incidents_of_deleted_scopes() -> None:
+    """Close the incidents of rules whose project or deployment was deleted. Safe to repeat."""
+    incidents = AlertIncident.objects.across_workspaces(reason="the task closes those of all")
+    is_gone = Q(rule__project__deleted_at__isnull=False)
+    is_gone |= Q(rule__deployment__deleted_at__isnull=False)
+    rows = incidents.unclosed().filter(is_gone, workspace__deleted_at=None).select_related("rule")
+    for incident in rows:
+        with transaction.atomic():
+            rule = _lock(incident.rule)
+            _close_incidents(rule)
+            rule.save(update_fields=["level", "ok_count"])
+
+
+def delete_unused_actions() -> None:
+    """Delete the channels without a rule whose deliveries have ended. Safe to repeat."""
+    actions = AlertAction.objects.across_workspaces(reason="the task deletes removed channels")
+    deliveries = Delivery.objects.across_workspaces(reason="those of the removed channels")
+    unfinished = deliveries.unfinished().filter(endpoint_id=OuterRef("pk"))
+    actions.filter(~Exists(unfinished), rule=None).delete()
 
 
 def _lock(rule: AlertRule) -> AlertRule:
@@ -197,10 +234,13 @@ def _lock(rule: AlertRule) -> AlertRule:
 
 
 def _close_incidents(rule: AlertRule) -> None:
-    incidents = AlertIncident.objects.for_workspace(rule.workspace_id).filter(rule=rule)
-    for incident in incidents.unclosed():
+    for incident in _open_incidents(rule):
         evaluation.close_incident(rule, incident, at=timezone.now(), value=None)
     rule.level, rule.ok_count = AlertLevel.OK, 0
+
+
+def _open_incidents(rule: AlertRule) -> AlertIncidentQuerySet:
+    return AlertIncident.objects.for_workspace(rule.workspace_id).filter(rule=rule).unclosed()
 
 
 def _replace_actions(rule: AlertRule, actions: Sequence[ActionFields]) -> Secrets:
@@ -209,6 +249,7 @@ def _replace_actions(rule: AlertRule, actions: Sequence[ActionFields]) -> Secret
     known = {action.pk: action for action in rule.actions.all()}
     kept: set[UUID] = set()
     secrets: Secrets = {}
+    saved = []
     for fields in actions:
         action = None
         if fields.get("id") is not None:
@@ -221,7 +262,13 @@ def _replace_actions(rule: AlertRule, actions: Sequence[ActionFields]) -> Secret
         elif fields.get("config") is None:
             continue
         secrets |= _save_action(rule, action, fields)
-    rule.actions.filter(pk__in=set(known) - kept).delete()
+        saved.append((action.target, action.config))
+    removed = [action for pk, action in known.items() if pk not in kept]
+    # A client that sends all channels again, without their ids, removes none.
+    _remove_actions(
+        rule, [action for action in removed if (action.target, action.config) not in saved]
+    )
+    rule.actions.filter(pk__in=[action.pk for action in removed]).update(rule=None)
     return secrets
 
 

@@ -18,11 +18,15 @@ MAX_CATEGORIES = 500
 def parse_config(value: Any) -> dict[str, Any]:
     """Return the normalized config; raise `BadFeedbackConfig` with the reason if it is invalid."""
     if not isinstance(value, dict) or value.get("type") not in FeedbackType.values:
-        raise errors.BadFeedbackConfig(f"`type` must be one of {', '.join(FeedbackType.values)}.")
+        raise errors.BadFeedbackConfig(
+            f"`feedback_config.type` must be one of {', '.join(FeedbackType.values)}."
+        )
     config_type = value["type"]
-    minimum, maximum = (_parse_number(value.get(name), name) for name in ("min", "max"))
+    minimum, maximum = (
+        _parse_number(value.get(name), f"feedback_config.{name}") for name in ("min", "max")
+    )
     if minimum is not None and maximum is not None and minimum >= maximum:
-        raise errors.BadFeedbackConfig("`min` must be less than `max`.")
+        raise errors.BadFeedbackConfig("`feedback_config.min` must be less than `max`.")
     config: dict[str, Any] = {
         "type": config_type,
         "min": minimum,
@@ -30,11 +34,11 @@ def parse_config(value: Any) -> dict[str, Any]:
         "categories": None,
     }
     if config_type == FeedbackType.CATEGORICAL and value.get("categories") is not None:
-        config["categories"] = _parse_categories(value["categories"])
+        config["categories"] = _parse_categories(value["categories"], "feedback_config.categories")
     if value.get("allows_multiple_categories") is not None:
         if config_type != FeedbackType.CATEGORICAL:
             raise errors.BadFeedbackConfig(
-                "`allows_multiple_categories` requires the type `categorical`."
+                "`feedback_config.allows_multiple_categories` requires the type `categorical`."
             )
         config["allows_multiple_categories"] = bool(value["allows_multiple_categories"])
     return config
@@ -43,28 +47,30 @@ def parse_config(value: Any) -> dict[str, Any]:
 def _parse_number(value: Any, name: str) -> float | None:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > 1e300:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= 1e300:
         raise errors.BadFeedbackConfig(f"`{name}` must be a number.")
     return float(value)
 
 
-def _parse_categories(values: Any) -> list[dict[str, Any]]:
+def _parse_categories(values: Any, name: str) -> list[dict[str, Any]]:
     if not isinstance(values, list) or not 0 < len(values) <= MAX_CATEGORIES:
-        raise errors.BadFeedbackConfig(f"`categories` must be 1 to {MAX_CATEGORIES} objects.")
+        raise errors.BadFeedbackConfig(f"`{name}` must be 1 to {MAX_CATEGORIES} objects.")
     categories = []
     for item in values:
         label = item.get("label") if isinstance(item, dict) else item
-        value = _parse_number(item.get("value"), "value") if isinstance(item, dict) else None
+        value = (
+            _parse_number(item.get("value"), f"{name}.value") if isinstance(item, dict) else None
+        )
         if value is None or not isinstance(label, str | None):
             raise errors.BadFeedbackConfig(
-                "Each category needs a numeric `value`; its `label` must be a string or null."
+                f"Each of `{name}` needs a numeric `value`; its `label` must be a string or null."
             )
         categories.append({"value": value, "label": label and label.replace("\x00", "\ufffd")})
     labels = [item["label"] for item in categories if item["label"] is not None]
     if len({item["value"] for item in categories}) < len(categories) or len(set(labels)) < len(
         labels
     ):
-        raise errors.BadFeedbackConfig("`categories` must have different values and labels.")
+        raise errors.BadFeedbackConfig(f"`{name}` must have different values and labels.")
     return categories
 
 
@@ -193,7 +199,9 @@ def change_config(
 
 def _updated_categories(config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     if config["type"] != FeedbackType.CATEGORICAL:
-        raise errors.BadFeedbackConfig("Categories require a config of the type `categorical`.")
+        raise errors.BadFeedbackConfig(
+            "`add_categories` and `remove_categories` require the type `categorical`."
+        )
     removed = set(changes.get("remove_categories") or ())
     categories = [item for item in config["categories"] or () if item["value"] not in removed]
     if len(categories) + len(removed) > len(config["categories"] or ()):
@@ -201,7 +209,9 @@ def _updated_categories(config: dict[str, Any], changes: dict[str, Any]) -> dict
     if removed and len(categories) < 2:
         raise errors.BadFeedbackConfig("`remove_categories` must leave at least two categories.")
     return config | {
-        "categories": _parse_categories([*categories, *(changes.get("add_categories") or ())])
+        "categories": _parse_categories(
+            [*categories, *(changes.get("add_categories") or ())], "add_categories"
+        )
     }
 
 

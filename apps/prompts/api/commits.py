@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from django.urls import path
 from django.utils.cache import patch_cache_control, patch_vary_headers
+from django.utils.http import parse_etags
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -125,7 +126,8 @@ class CommitView(WorkspaceAPIView):
         includes = set(params.get("include") or ())
         has_model = params["include_model"] or "model" in includes
         etag = f'"{row.commit_hash[:32]}{"-model" if has_model else ""}"'
-        if etag in _parse_etags(request.headers.get("If-None-Match", "")):
+        tags = parse_etags(request.headers.get("If-None-Match", ""))
+        if etag in tags or f"W/{etag}" in tags:
             response = Response(status=304)
         else:
             response = Response(_manifest_json(row, has_model=has_model, includes=includes))
@@ -158,10 +160,6 @@ def _manifest_json(row: Commit, *, has_model: bool, includes: set[str]) -> dict[
     if "is_draft" in includes:
         body["is_draft"] = False
     return body
-
-
-def _parse_etags(header: str) -> set[str]:
-    return {tag.strip().removeprefix("W/") for tag in header.split(",")}
 
 
 def _set_cache_headers(response: Response, *, is_pinned: bool) -> None:
