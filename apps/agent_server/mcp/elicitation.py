@@ -58,7 +58,7 @@ def to_requests(interrupts: Iterable[JSONObject]) -> dict[str, JSONObject]:
 
 
 def _question(interrupt: JSONObject) -> str:
-    texts = [part["text"] for part in to_question_parts([interrupt]) if "text" in part]
+    texts: list[str] = [part["text"] for part in to_question_parts([interrupt]) if "text" in part]
     if texts:
         return texts[0]
     value = interrupt.get("value")
