@@ -166,6 +166,7 @@ post /datasets/upload-experiment -> dataset.created
 post /datasets/comparative -> [work]
 post /datasets/<uuid:dataset_id>/experiment-jobs -> experiment.started
 post /experiment-jobs/<uuid:job_id>/cancel -> experiment.cancelled
+post /experiment-jobs/<uuid:job_id>/resume -> experiment.resumed
 post /o/<uuid:workspace_id>/datasets/<uuid:dataset_id>/experiments/run -> experiment.started
 post /o/<uuid:workspace_id>/experiment-jobs/<uuid:job_id>/cancel -> experiment.cancelled
 delete /datasets/comparative/<uuid:comparison_id> -> comparison.deleted
@@ -231,12 +232,26 @@ delete /repos/<str:owner>/<str:repo>/tags/<str:tag_name> -> prompt_tag.deleted
 delete /v1/platform/hub/repos/<str:owner>/<str:repo>/directories -> prompt.deleted
 post /v1/platform/hub/repos/<str:owner>/<str:repo>/directories/commits -> [work]
 
+post /playground-settings -> [work]
+patch /playground-settings/<uuid:playground_settings_id> -> [work]
+delete /playground-settings/<uuid:playground_settings_id> -> [work]
+post /prompts/invoke_prompt -> [work]
+post /prompts/canvas -> [work]
+post /generate -> [work]
+post /runs/generate-query -> [work]
+post /datasets/playground_experiment/batch -> experiment.started
+post /datasets/playground_experiment/stream -> experiment.started
+post /datasets/studio_experiment -> experiment.started
 post /o/<uuid:workspace_id>/playground/stream -> [work]
 put /o/<uuid:workspace_id>/playground/draft -> [view]
 delete /o/<uuid:workspace_id>/playground/draft -> [view]
 post /o/<uuid:workspace_id>/playground/shares -> [view]
 delete /o/<uuid:workspace_id>/playground/shares/<uuid:share_id> -> [view]
 post /o/<uuid:workspace_id>/playground/commits -> prompt.created
+post /o/<uuid:workspace_id>/playground/experiments -> experiment.started
+post /o/<uuid:workspace_id>/playground/experiments/estimate -> [asks]
+post /o/<uuid:workspace_id>/playground/experiments/<uuid:job_id>/cancel -> experiment.cancelled
+post /o/<uuid:workspace_id>/playground/experiments/<uuid:job_id>/resume -> experiment.resumed
 post /o/<uuid:workspace_id>/prompts/new -> prompt.created
 post /o/<uuid:workspace_id>/prompts/p/<str:repo>/edit -> [work]
 post /o/<uuid:workspace_id>/prompts/p/<str:repo>/commits/<str:commit>/tags -> prompt_tag.set
