@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import httpx
 import pytest
@@ -49,6 +51,7 @@ KILLABLE = {
     "MAX_REVISIONS_PER_DAY": "6",
 }
 """Settings of the installation `killable`."""
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 FAST_HASHER = "django.contrib.auth.hashers.MD5PasswordHasher"
 
 
@@ -61,6 +64,14 @@ def pytest_configure() -> None:
     TransactionTestCase._fixture_teardown = database.empty_tables  # type: ignore[attr-defined]
     # Argon2 is slow by design; hashes of the product's hasher remain readable.
     settings.PASSWORD_HASHERS = [FAST_HASHER, *settings.PASSWORD_HASHERS]
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Leave random ids out of a test's name, which must be the same in each process."""
+    text = str(val) if isinstance(val, UUID) else val
+    if not isinstance(text, str) or not _UUID.search(text):
+        return None
+    return _UUID.sub("uuid", text)
 
 
 @pytest.fixture(scope="session")
