@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from uuid import UUID
 
+from playwright.sync_api import Request, Route
+
 from apps.datasets.models import Dataset, DatasetTag
 from apps.datasets.services.examples import create_examples
 from apps.datasets.services.search import create_index
@@ -109,6 +111,33 @@ def test_csv_is_imported_with_a_mapping(session):
     )
     assert first.metadata["note"] == "a"
     assert dataset.example_count == 3
+
+
+def test_typing_is_kept_when_an_earlier_preview_comes_late(session):
+    page = session.goto(f"{session.path}/datasets/import")
+    session.wait_for_elements()
+    page.get_by_label("CSV or JSON lines file").set_input_files(
+        {"name": "colours.csv", "mimeType": "text/csv", "buffer": CSV.encode()}
+    )
+    page.get_by_label("answer becomes").wait_for()
+    late: list[Route] = []
+
+    def hold(route):
+        late.append(route)
+
+    page.route("**/datasets/import", hold, times=1)
+    with page.expect_request(lambda request: request.method == "POST"):
+        page.get_by_label("note becomes").select_option("metadata")
+    page.get_by_label("Key of question").fill("q")
+
+    with page.expect_response(lambda response: is_other_post(response.request, late[0])):
+        late[0].continue_()
+
+    assert page.get_by_label("Key of question").input_value() == "q"
+
+
+def is_other_post(request: Request, route: Route) -> bool:
+    return request.method == "POST" and request != route.request
 
 
 def test_import_shows_problems_by_row_and_field(session):

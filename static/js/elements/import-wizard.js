@@ -56,6 +56,8 @@ class ImportWizard extends HTMLElement {
 
   #handleInput = (/** @type {Event} */ event) => {
     if (!(/** @type {HTMLElement} */ (event.target).matches('[name^="key-"]'))) return;
+    // Its response has the key as it was before.
+    this.#preview?.abort();
     clearTimeout(this.#changeTimer);
     this.#changeTimer = setTimeout(() => this.#showPreview(), CHANGE_DELAY_MS);
   };
@@ -114,6 +116,8 @@ class ImportWizard extends HTMLElement {
       showToast("Choose a file.", "error");
       return;
     }
+    clearTimeout(this.#changeTimer);
+    this.#preview?.abort();
     const data = new FormData(this.#form);
     data.set("step", "import");
     const upload = (this.#upload = new XMLHttpRequest());
