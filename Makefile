@@ -18,7 +18,7 @@ PHASES ?= unit,engine,live,serial
 WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help up install install-dev test test-fast migrations test-lifecycle test-long test-nightly test-compatibility test-crash test-crash-ingest test-crash-experiments test-chaos test-starvation fuzz check format bench bench-crowd bench-datasets bench-limits bench-queries bench-traces seed screenshots lock clean
+.PHONY: help up install install-dev test test-fast migrations test-lifecycle test-long test-nightly test-compatibility test-crash test-crash-ingest test-crash-experiments test-chaos test-starvation test-conformance fuzz check format bench bench-crowd bench-datasets bench-limits bench-queries bench-traces seed screenshots lock clean
 
 help: ## List the targets
 	@echo "make up [PORT=8000] [DATA_DIR=var]"
@@ -121,6 +121,10 @@ ATTACKS ?= unread,bodies,pattern,frames,events,sleepers,gzips,attachments,export
 test-starvation: SECONDS = 60
 test-starvation: install-dev ## One organization attacks another's service, each way for a minute (SECONDS=60, ATTACKS=gzips,events)
 	@$(BIN)/python -m tests.starvation --seconds $(SECONDS) --attacks $(ATTACKS)
+
+# A deployment of tests/conformance/project, and a key that may run it.
+test-conformance: install-dev ## The official suites of MCP and A2A (AGENT=url KEY=key SUITES="--kit folder --kit-python path")
+	@$(BIN)/python -m tests.conformance --agent $(AGENT) --key $(KEY) $(SUITES)
 
 EXAMPLES ?= 100
 FUZZED = $(shell grep -rl "tests.examples import" tests --include='test_*.py')
