@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from uuid import UUID
 
+from apps.agent_server.models import A2ATask
 from apps.agent_server.services.assistants import system_assistant_id
 from apps.audit.actions import Action
 from apps.audit.services import Target, record
@@ -111,6 +112,8 @@ class OtherTenant:
             "job_id": create_job_row(agent, "sentinel", dataset_id=DATASET, example_id=EXAMPLE),
             "token": UUID(int=2),  # an invalid token: valid ones are public by design
             "agent_run_id": run.pk,
+            "task_id": A2ATask.unscoped.get(run_id=run.pk).pk,
+            "config_id": "sentinel",
             "assistant_id": system_assistant_id("agent"),
             "cron_id": CronFactory(deployment=agent, metadata={"a": "sentinel"}).pk,
             "destination_id": part.export.destination_id,

@@ -107,7 +107,7 @@ def test_disabled_a2a_is_not_found_and_not_documented(post, send, client, agent)
 
     assert post(rpc("GetTask")).status_code == 404
     assert send("get", "/.well-known/agent-card.json").status_code == 404
-    assert not [path for path in document["paths"] if "a2a" in path or "well-known" in path]
+    assert not [path for path in document["paths"] if "a2a" in path or "agent-card" in path]
 
 
 # The card
@@ -122,9 +122,10 @@ def test_the_card_describes_the_assistant(send, agent, settings):
     assert card["supportedInterfaces"] == [
         {
             "url": f"{settings.BASE_URL}/agents/{agent.slug}{PATH}",
-            "protocolBinding": "JSONRPC",
+            "protocolBinding": binding,
             "protocolVersion": "1.0",
         }
+        for binding in ("JSONRPC", "HTTP+JSON")
     ]
     assert card["capabilities"] == {
         "streaming": True,

@@ -703,6 +703,42 @@ async def test_several_questions_are_answered_by_their_ids(call, worker):
     assert run.kwargs["command"]["resume"] == {"i1": "Rome", "i2": "one"}
 
 
+FORM = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}, "nights": {"type": "integer", "default": 2}},
+    "required": ["city"],
+}
+
+
+@pytest.mark.parametrize(
+    ("schema", "is_shown"),
+    [
+        (FORM, True),
+        ({"type": "string"}, False),
+        ({**FORM, "required": "city"}, False),
+        ({**FORM, "properties": {"city": {"type": "object"}}}, False),
+        ({**FORM, "properties": {"city": {"type": "string", "title": "x" * 20_000}}}, False),
+    ],
+)
+async def test_a_graph_names_the_fields_of_its_form(call, worker, schema, is_shown):
+    value = {"message": "Where?", "requestedSchema": schema}
+    question = {"values": {}, "interrupts": {"t": [{"id": "i1", "value": value}]}}
+    _, asked = await run_call(call, worker, question)
+    state = {"requestState": asked["requestState"]}
+    content = {"city": "Rome", "nights": 3} if is_shown else {"answer": "Rome"}
+    body, headers = asking(**state, inputResponses={"i1": {"action": "accept", "content": {}}})
+
+    refused = await call("POST", "/mcp", body, **headers)
+    responses = {"i1": {"action": "accept", "content": content}}
+    run, _ = await run_call(call, worker, {"values": {}}, **state, inputResponses=responses)
+
+    params = asked["inputRequests"]["i1"]["params"]
+    assert params["message"] == "Where?"
+    assert params["requestedSchema"] == (schema if is_shown else ASKED["requestedSchema"])
+    assert refused.json()["error"]["code"] == -32602
+    assert run.kwargs["command"]["resume"] == (content if is_shown else "Rome")
+
+
 async def test_a_user_who_declines_ends_the_call(call, worker):
     run, asked = await run_call(call, worker, QUESTION)
     body, headers = asking(

@@ -50,6 +50,8 @@ _THREAD = "/threads/<str:thread_id>"
 _RUN = f"{_THREAD}/runs/<str:run_id>"
 _ASSISTANT = "/assistants/<str:assistant_id>"
 _CRON = "/runs/crons/<str:cron_id>"
+_A2A = "/a2a/<str:assistant_id>"
+_A2A_TASK = f"{_A2A}/tasks/<str:task_id>"
 EXPECTED = {
     "assistants.create": ["POST /assistants"],
     "assistants.read": [
@@ -84,7 +86,7 @@ EXPECTED = {
         "POST /runs/cancel",
     ],
     "threads.delete": [f"DELETE {_THREAD}", f"DELETE {_RUN}", "POST /threads/prune"],
-    "threads.search": ["POST /threads/search", "POST /threads/count"],
+    "threads.search": ["POST /threads/search", "POST /threads/count", f"GET {_A2A}/tasks"],
     "threads.create_run": [
         *(f"POST {_THREAD}/runs{end}" for end in ("", "/wait", "/stream", "/crons")),
         *(f"POST /runs{end}" for end in ("", "/wait", "/stream", "/batch")),
@@ -100,7 +102,19 @@ EXPECTED = {
     "store.search": ["POST /store/items/search"],
     "store.list_namespaces": ["POST /store/namespaces"],
     # These need only an authenticated caller; the right of an A2A request follows from its task.
-    "None.None": ["GET /info", "GET /metrics", "POST /a2a/<str:assistant_id>"],
+    "None.None": [
+        "GET /info",
+        "GET /metrics",
+        f"POST {_A2A}",
+        *(f"POST {_A2A}/message:{verb}" for verb in ("send", "stream")),
+        f"GET {_A2A}/extendedAgentCard",
+        *(f"{method} {_A2A_TASK}" for method in ("GET", "POST")),
+        *(f"{method} {_A2A_TASK}/pushNotificationConfigs" for method in ("GET", "POST")),
+        *(
+            f"{method} {_A2A_TASK}/pushNotificationConfigs/<str:config_id>"
+            for method in ("GET", "DELETE")
+        ),
+    ],
 }
 
 

@@ -1,4 +1,4 @@
-"""Section 13.3: the public A2A client, with 1.0 and with 0.3."""
+"""Section 13.3: the public A2A client, with 1.0 in both bindings and with 0.3."""
 
 from __future__ import annotations
 
@@ -12,8 +12,12 @@ import pytest
 from a2a.client import Client, ClientConfig, ClientFactory
 from a2a.client.card_resolver import A2ACardResolver
 from a2a.types.a2a_pb2 import (
+    AuthenticationInfo,
     CancelTaskRequest,
+    DeleteTaskPushNotificationConfigRequest,
+    GetTaskPushNotificationConfigRequest,
     GetTaskRequest,
+    ListTaskPushNotificationConfigsRequest,
     ListTasksRequest,
     Message,
     Part,
@@ -23,6 +27,7 @@ from a2a.types.a2a_pb2 import (
     StreamResponse,
     SubscribeToTaskRequest,
     Task,
+    TaskPushNotificationConfig,
     TaskState,
 )
 from a2a.utils.errors import TaskNotCancelableError, TaskNotFoundError
@@ -32,8 +37,9 @@ from google.protobuf.struct_pb2 import Value
 CARD = ".well-known/agent-card.json"
 
 
-@pytest.fixture(params=["1.0", "0.3"])
+@pytest.fixture(params=["1.0", "1.0 HTTP+JSON", "0.3"])
 def version(request) -> str:
+    """The version, and the binding unless it is JSON-RPC."""
     return str(request.param)
 
 
@@ -43,11 +49,16 @@ def connect(live, agent_url, version):
 
     @asynccontextmanager
     async def connect(graph: str, *, streaming: bool = False) -> AsyncIterator[Client]:
-        headers = {**live.headers, "A2A-Version": version}
+        number, _, binding = version.partition(" ")
+        headers = {**live.headers, "A2A-Version": number}
         async with httpx.AsyncClient(headers=headers, timeout=60) as http:
             url = f"{agent_url}/a2a/{graph}"
             card = await A2ACardResolver(http, url).get_agent_card(relative_card_path=CARD)
-            config = ClientConfig(httpx_client=http, streaming=streaming)
+            config = ClientConfig(
+                httpx_client=http,
+                streaming=streaming,
+                supported_protocol_bindings=[binding or "JSONRPC"],
+            )
             yield ClientFactory(config).create(card)
 
     return connect
@@ -174,7 +185,32 @@ async def test_unknown_task_is_not_found(connect):
             await client.get_task(GetTaskRequest(id=str(uuid4())))
 
 
-@pytest.mark.parametrize("version", ["1.0"], indirect=True)
+async def test_addresses_for_notifications_are_kept(connect):
+    async with connect("chat") as client:
+        task = await send_for_task(client, to_request(text("one")))
+        config = TaskPushNotificationConfig(
+            task_id=task.id,
+            id="p",
+            url="https://93.184.216.34/notify",
+            token="t0ken",
+            authentication=AuthenticationInfo(scheme="Bearer", credentials="s3cret"),
+        )
+        created = await client.create_task_push_notification_config(config)
+        read = await client.get_task_push_notification_config(
+            GetTaskPushNotificationConfigRequest(task_id=task.id, id="p")
+        )
+        await client.delete_task_push_notification_config(
+            DeleteTaskPushNotificationConfigRequest(task_id=task.id, id="p")
+        )
+        page = await client.list_task_push_notification_configs(
+            ListTaskPushNotificationConfigsRequest(task_id=task.id)
+        )
+
+    assert created == read == config
+    assert not page.configs
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.0 HTTP+JSON"], indirect=True)
 async def test_tasks_of_a_context_are_listed(connect):
     async with connect("chat") as client:
         first = await send_for_task(client, to_request(text("one")))

@@ -123,7 +123,7 @@ def is_page(path: str, view: Any) -> bool:
     module = f"{view.__module__}."
     is_api = ".api." in module or module == "apps.api_keys.lightweight_views."
     # The module of the client sign-in also has the page that approves it.
-    is_api = is_api or path.startswith(("/oauth/", "/.well-known/"))
+    is_api = is_api or path.startswith(("/oauth/", "/.well-known/")) or path == "/mcp"
     return path.startswith(("/admin/", "/agents/")) or not is_api
 
 

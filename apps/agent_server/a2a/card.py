@@ -24,9 +24,10 @@ def build_card(route: Route, assistant: Assistant) -> JSONObject:
         "supportedInterfaces": [
             {
                 "url": interface_url(route, assistant.assistant_id),
-                "protocolBinding": "JSONRPC",
+                "protocolBinding": binding,
                 "protocolVersion": "1.0",
             }
+            for binding in ("JSONRPC", "HTTP+JSON")
         ],
         "capabilities": {
             "streaming": True,

@@ -34,26 +34,53 @@ TASK_NOT_FOUND, TASK_NOT_CANCELABLE, PUSH_NOT_SUPPORTED = -32001, -32002, -32003
 UNSUPPORTED_OPERATION, CONTENT_TYPE_NOT_SUPPORTED, VERSION_NOT_SUPPORTED = -32004, -32005, -32009
 
 
+# Status of HTTP and name of gRPC, by the code of JSON-RPC.
+_HTTP = {
+    TASK_NOT_FOUND: (404, "NOT_FOUND"),
+    TASK_NOT_CANCELABLE: (400, "FAILED_PRECONDITION"),
+    PUSH_NOT_SUPPORTED: (400, "FAILED_PRECONDITION"),
+    UNSUPPORTED_OPERATION: (400, "FAILED_PRECONDITION"),
+    CONTENT_TYPE_NOT_SUPPORTED: (400, "INVALID_ARGUMENT"),
+    VERSION_NOT_SUPPORTED: (400, "FAILED_PRECONDITION"),
+    METHOD_NOT_FOUND: (404, "NOT_FOUND"),
+}
+_INVALID_ARGUMENT = (400, "INVALID_ARGUMENT")
+
+
 class A2AError(Exception):
-    """A request that is answered with a JSON-RPC error."""
+    """A request that is answered with an error of JSON-RPC, or of HTTP."""
 
     def __init__(self, code: int, message: str = "") -> None:
         self.code = code
         self.message = message or _REASONS[code][1]
         super().__init__(self.message)
 
+    @property
+    def http_status(self) -> int:
+        return _HTTP.get(self.code, _INVALID_ARGUMENT)[0]
+
     def as_json(self) -> JSONObject:
         error: JSONObject = {"code": self.code, "message": self.message}
         if self.code in _REASONS:
-            error["data"] = [
-                {
-                    "@type": "type.googleapis.com/google.rpc.ErrorInfo",
-                    "reason": _REASONS[self.code][0],
-                    "domain": "a2a-protocol.org",
-                    "metadata": {},
-                }
-            ]
+            error["data"] = _details(_REASONS[self.code][0])
         return error
+
+    def as_http_json(self) -> JSONObject:
+        status, name = _HTTP.get(self.code, _INVALID_ARGUMENT)
+        reason = _REASONS.get(self.code, ("INVALID_PARAMS",))[0]
+        error = {"code": status, "status": name, "message": self.message}
+        return {"error": {**error, "details": _details(reason)}}
+
+
+def _details(reason: str) -> list[JSONObject]:
+    return [
+        {
+            "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+            "reason": reason,
+            "domain": "a2a-protocol.org",
+            "metadata": {},
+        }
+    ]
 
 
 class Method(enum.Enum):
@@ -89,12 +116,16 @@ class A2ARequest:
     params: JSONObject
     is_legacy: bool
     """Whether the client speaks 0.3."""
+    is_http: bool = False
+    """Whether it came over HTTP+JSON, which has bare results and statuses."""
 
     def encode_result(self, result: Any) -> bytes:
-        return dumps({"jsonrpc": "2.0", "id": self.id, "result": result})
+        return dumps(
+            result if self.is_http else {"jsonrpc": "2.0", "id": self.id, "result": result}
+        )
 
     def encode_error(self, error: A2AError) -> bytes:
-        return encode_error(self.id, error)
+        return dumps(error.as_http_json()) if self.is_http else encode_error(self.id, error)
 
 
 def encode_error(request_id: RequestId, error: A2AError) -> bytes:
@@ -114,8 +145,7 @@ def read_request(headers: Mapping[str, str], query: Mapping[str, Any], raw: byte
 
     Raises `A2ARequestRejected`.
     """
-    media = headers.get("content-type", "application/json").partition(";")[0].strip().lower()
-    if media not in {"application/json", "application/a2a+json"}:
+    if not _is_json(headers):
         raise A2ARequestRejected(None, A2AError(CONTENT_TYPE_NOT_SUPPORTED))
     try:
         body = read_json(raw)
@@ -141,6 +171,30 @@ def read_request(headers: Mapping[str, str], query: Mapping[str, Any], raw: byte
     except A2AError as error:
         raise A2ARequestRejected(request_id, error) from None
     return A2ARequest(request_id, method, params, is_legacy)
+
+
+def read_http_body(headers: Mapping[str, str], query: Mapping[str, Any], raw: bytes) -> JSONObject:
+    """Return the fields of a request over HTTP+JSON, none without a body. Raises `A2AError`."""
+    version = _requested_version(headers, query)
+    if version not in {"", "1.0"}:
+        text = f"A2A {version} is not supported over HTTP+JSON; use 1.0."
+        raise A2AError(VERSION_NOT_SUPPORTED, text)
+    if not raw:
+        return {}
+    if not _is_json(headers):
+        raise A2AError(CONTENT_TYPE_NOT_SUPPORTED)
+    try:
+        body = read_json(raw)
+    except Invalid as error:
+        raise A2AError(PARSE_ERROR, error.detail) from None
+    if not isinstance(body, dict):
+        raise A2AError(INVALID_REQUEST, "The body must be an object.")
+    return body
+
+
+def _is_json(headers: Mapping[str, str]) -> bool:
+    media = headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+    return media in {"application/json", "application/a2a+json"}
 
 
 def _requested_version(headers: Mapping[str, str], query: Mapping[str, Any]) -> str:

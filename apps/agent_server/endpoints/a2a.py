@@ -143,11 +143,17 @@ def handle_request(context: HttpRequestContext, assistant_id: str, raw_body: byt
     except A2ARequestRejected as rejection:
         _check_assistant(context, assistant_id)
         return Response(rejection.body)
+    return handle_checked(context, assistant_id, request)
+
+
+def handle_checked(context: HttpRequestContext, assistant_id: str, request: A2ARequest) -> Result:
+    """Handle a request of either binding; its errors are responses."""
     try:
         return _handle(context, assistant_id, request)
     except A2AError as error:
         _check_assistant(context, assistant_id)
-        return Response(request.encode_error(error))
+        status = error.http_status if request.is_http else 200
+        return Response(request.encode_error(error), status)
 
 
 def _check_assistant(context: HttpRequestContext, assistant_id: str) -> UUID:

@@ -12,6 +12,7 @@ from django.urls import path
 
 from apps.agent_server.endpoints import (
     a2a,
+    a2a_http,
     assistants,
     commands,
     crons,
@@ -137,6 +138,7 @@ ENDPOINTS = (
     *crons.endpoints,
     *store.endpoints,
     *a2a.endpoints,
+    *a2a_http.endpoints,
     *mcp.endpoints,
     *system.endpoints,
     *_document_endpoints,

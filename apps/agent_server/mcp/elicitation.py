@@ -18,6 +18,7 @@ from apps.agent_server.a2a.content import to_question_parts
 from apps.agent_server.auth.access import Admission
 from apps.agent_server.mcp.sessions import caller_tag
 from apps.agent_server.schemas.threads import TTL
+from apps.agent_server.services.graph_schemas import find_problem
 from apps.core.json import dumps, dumps_text, loads, loads_exact
 from apps.core.mcp.messages import INVALID_PARAMS, JSONObject, RpcError
 
@@ -28,6 +29,9 @@ LIFETIME_SECONDS = 24 * 3600
 """The time in which a question can be answered; its thread is deleted later."""
 TIME_TO_LIVE = TTL(ttl=LIFETIME_SECONDS / 60 + 60)
 MAX_ANSWER_BYTES = 64 * 1024
+SCHEMA_FIELD = "requestedSchema"
+MAX_SCHEMA_BYTES = 16 * 1024
+_FIELD_TYPES = ("string", "number", "integer", "boolean", "array")
 _SALT = "agent_server.mcp.elicitation"
 _SCHEMA: JSONObject = {
     "type": "object",
@@ -47,23 +51,47 @@ def pending(interrupts: str | None) -> list[JSONObject]:
 
 
 def to_requests(interrupts: Iterable[JSONObject]) -> dict[str, JSONObject]:
-    """The requests for the answers, by the ids of the interrupts."""
+    """The requests for the answers, by the ids of the interrupts.
+
+    A graph names the fields of the form by `requestedSchema` in the value of its interrupt;
+    otherwise the form is one text.
+    """
     return {
         str(interrupt["id"]): {
             "method": "elicitation/create",
-            "params": {"message": _question(interrupt), "requestedSchema": _SCHEMA},
+            "params": {
+                "message": _question(interrupt),
+                "requestedSchema": _form(interrupt) or _SCHEMA,
+            },
         }
         for interrupt in interrupts
     }
 
 
+def _form(interrupt: JSONObject) -> JSONObject | None:
+    """The schema that the graph asks for, if clients can show it: fields without nesting."""
+    value = interrupt.get("value")
+    schema = value.get(SCHEMA_FIELD) if isinstance(value, dict) else None
+    if not isinstance(schema, dict) or schema.get("type") != "object":
+        return None
+    properties, required = schema.get("properties"), schema.get("required", [])
+    is_flat = isinstance(properties, dict) and all(
+        isinstance(name, str) and isinstance(field, dict) and field.get("type") in _FIELD_TYPES
+        for name, field in properties.items()
+    )
+    if not is_flat or not isinstance(required, list) or len(dumps(schema)) > MAX_SCHEMA_BYTES:
+        return None
+    return {"type": "object", "properties": properties, "required": required}
+
+
 def _question(interrupt: JSONObject) -> str:
-    texts: list[str] = [part["text"] for part in to_question_parts([interrupt]) if "text" in part]
+    texts = [str(part["text"]) for part in to_question_parts([interrupt]) if "text" in part]
     if texts:
         return texts[0]
     value = interrupt.get("value")
     members = list(value.values()) if isinstance(value, dict) else []
-    return members[0] if len(members) == 1 and isinstance(members[0], str) else dumps_text(value)
+    is_text = len(members) == 1 and isinstance(members[0], str)
+    return str(members[0]) if is_text else dumps_text(value)
 
 
 def to_resume_value(interrupts: Iterable[JSONObject], responses: Any) -> Any:
@@ -74,7 +102,7 @@ def to_resume_value(interrupts: Iterable[JSONObject], responses: Any) -> Any:
     if not isinstance(responses, dict):
         raise RpcError(INVALID_PARAMS, "inputResponses: must be an object.")
     answers = {
-        str(interrupt["id"]): _read_answer(responses.get(str(interrupt["id"])))
+        str(interrupt["id"]): _read_answer(interrupt, responses.get(str(interrupt["id"])))
         for interrupt in interrupts
     }
     if not answers:
@@ -82,16 +110,19 @@ def to_resume_value(interrupts: Iterable[JSONObject], responses: Any) -> Any:
     return next(iter(answers.values())) if len(answers) == 1 else answers
 
 
-def _read_answer(response: Any) -> str:
+def _read_answer(interrupt: JSONObject, response: Any) -> Any:
+    """The text of the user, or the fields of the form that the graph asked for."""
     action = response.get("action") if isinstance(response, dict) else None
     if action in {"decline", "cancel"}:
         raise Declined
     content = response.get("content") if isinstance(response, dict) else None
-    answer = content.get(ANSWER) if isinstance(content, dict) else None
-    if action != "accept" or not isinstance(answer, str):
-        text = f"inputResponses: each must have an action, and `{ANSWER}` as content."
-        raise RpcError(INVALID_PARAMS, text)
-    return answer
+    if action != "accept" or not isinstance(content, dict):
+        raise RpcError(INVALID_PARAMS, "inputResponses: each must have an action and content.")
+    form = _form(interrupt)
+    problem = find_problem(form or _SCHEMA, content)
+    if problem is not None:
+        raise RpcError(INVALID_PARAMS, f"inputResponses: {problem}")
+    return content[ANSWER] if form is None else content
 
 
 # The state that a client without a session carries
