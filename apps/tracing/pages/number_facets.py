@@ -163,10 +163,18 @@ def _nearest(bounds: Sequence[float], value: float) -> int:
 
 
 def format_bound(value: float, measure: Measure) -> str:
-    """Format a value of the measure as text of a query: `240ms`, `12s`, `4000`, `$0.012`."""
+    """Format a value of the measure as text of a query: `240ms`, `12s`, `5m`, `4000`, `$0.012`."""
     if measure.is_time:
-        return f"{_plain(value * 1000)}ms" if 0 < value < 1 else f"{_plain(value)}s"
+        return _format_seconds(value)
     return f"${_plain(value)}" if measure is Measure.TOTAL_COST else f"{value:.0f}"
+
+
+def _format_seconds(value: float) -> str:
+    if value >= 7200:
+        return f"{_plain(value / 3600)}h"
+    if value >= 120:
+        return f"{_plain(value / 60)}m"
+    return f"{_plain(value * 1000)}ms" if 0 < value < 1 else f"{_plain(value)}s"
 
 
 def _plain(value: float) -> str:

@@ -203,7 +203,8 @@ class TimeChart extends HTMLElement {
           {
             ...axis,
             size: (/** @type {any} */ _, /** @type {string[] | null} */ labels) =>
-              AXIS_MARGIN + CHARACTER_WIDTH * Math.max(5, ...(labels ?? []).map((l) => l.length)),
+              AXIS_MARGIN +
+              CHARACTER_WIDTH * Math.max(5, ...(labels ?? []).map((label) => label.length)),
             space: compact ? 24 : 32,
             values: (/** @type {any} */ _, /** @type {number[]} */ values) =>
               values.map((value) => formatAxisValue(chart.unit, value)),
