@@ -34,7 +34,7 @@ _DIGITS = 2
 
 
 @dataclass(frozen=True)
-class Bar:
+class HistogramBar:
     """A bar of a histogram; position and height are in the units of the drawing, 24 by 24."""
 
     x: int
@@ -47,7 +47,7 @@ class Bar:
 class NumberFacet:
     name: str
     title: str
-    bars: Sequence[Bar]
+    bars: Sequence[HistogramBar]
     bounds: Sequence[str]
     """The bounds of the bars as texts of the query, from the least to the greatest value."""
     low: int
@@ -129,7 +129,7 @@ def _build(
         name,
         TITLES[name],
         [
-            Bar(index, round(24 - height, 2), round(height, 2), first <= index < last)
+            HistogramBar(index, round(24 - height, 2), round(height, 2), first <= index < last)
             for index, height in enumerate(heights)
         ],
         [format_bound(bound, measure) for bound in bounds],
