@@ -26,13 +26,13 @@ SHOWN_FOR = timedelta(days=14)
 
 
 @dataclass(frozen=True)
-class Step:
+class FirstStep:
     title: str
     url: str
     is_done: bool
 
 
-def load_steps(request: HttpRequest, caller: Caller, project: Project) -> list[Step]:
+def load_steps(request: HttpRequest, caller: Caller, project: Project) -> list[FirstStep]:
     """Return the steps; empty when all are done, for an older workspace, or once it is closed."""
     choice = request.COOKIES.get(COOKIE, "")
     if choice == "closed" or not caller.may(Permission.PROJECTS_WRITE) or is_sample(project):
@@ -43,15 +43,15 @@ def load_steps(request: HttpRequest, caller: Caller, project: Project) -> list[S
     workspace_id = workspace.pk
     newest = reverse("start-steps", args=[workspace_id])
     steps = [
-        Step("See the transcript", newest, choice != ""),
-        Step("Score a run", newest, _exists(Feedback, workspace_id)),
-        Step("Save it as an example", newest, _exists(ExampleRevision, workspace_id)),
-        Step(
+        FirstStep("See the transcript", newest, choice != ""),
+        FirstStep("Score a run", newest, _exists(Feedback, workspace_id)),
+        FirstStep("Save it as an example", newest, _exists(ExampleRevision, workspace_id)),
+        FirstStep(
             "Set an alert",
             reverse("project-alerts", args=[workspace_id, project.pk]),
             _exists(AlertRule, workspace_id),
         ),
-        Step(
+        FirstStep(
             "Invite a colleague",
             reverse("settings-members", args=[workspace_id]),
             _has_colleague(workspace),

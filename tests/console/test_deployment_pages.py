@@ -17,7 +17,7 @@ from apps.deployments.queries import Stage, build_stages
 from apps.deployments.services import environment
 from tests.console.conftest import create_workspace_user, signed_in
 from tests.factories.deployments import DeploymentFactory, LogLineFactory, RevisionFactory
-from tests.factories.tracing import ProjectFactory
+from tests.factories.tracing import ProjectFactory, read_run, stored_run
 
 pytestmark = pytest.mark.django_db
 SECRET = "sk-do-not-show"
@@ -47,6 +47,33 @@ def test_empty_workspace_shows_how_to_create_a_deployment(page, base):
 
     assert "No deployments yet" in content
     assert "manage.py deploy --organization Northwind" in content
+
+
+def test_traces_projects_and_revisions_of_a_deployment_link_each_other(
+    page, base, workspace, deployment
+):
+    revision = RevisionFactory(deployment=deployment, status="DEPLOYED", built_attempt=1)
+    metadata = {
+        "LANGSMITH_HOST_PROJECT_NAME": deployment.name,
+        "LANGSMITH_HOST_REVISION_ID": str(revision.pk),
+        "revision_id": str(revision.number),
+    }
+    run_id = stored_run(workspace, session_name=deployment.name, extra={"metadata": metadata})
+    project = f"/o/{workspace.pk}/projects/p/{read_run(workspace, run_id).row.project_id}"
+    viewer = signed_in(create_workspace_user(workspace, "annotator"))
+
+    trace = page.get(f"{project}/r/{run_id}").text
+    revision_page = page.get(f"{base}/{deployment.pk}/revisions/{revision.pk}").text
+    address = f"{project}?query=revision:{revision.number}&amp;range=all"
+
+    assert f'href="{base}/{deployment.pk}"' in trace
+    assert f'href="{base}/{deployment.pk}/revisions/{revision.pk}"' in trace
+    assert f'href="{base}/{deployment.pk}"' in page.get(project).text
+    assert f'href="{address}"' in revision_page
+    listed = page.get(html.unescape(address)).context["list"].rows
+    assert [item.row.id for item in listed] == [run_id]
+    for path in (project, f"{project}/r/{run_id}"):
+        assert f'href="{base}/{deployment.pk}' not in viewer.get(path).text
 
 
 def test_query_count_of_deployment_list_does_not_grow_with_its_length(page, base, workspace):

@@ -107,6 +107,8 @@ def test_a_host_sends_its_traces_before_an_exit_on_request(tmp_path):
             "LANGSMITH_TRACING": "true",
             "LANGSMITH_ENDPOINT": receiver.url,
             "LANGSMITH_API_KEY": "key",
+            "LANGSMITH_HOST_PROJECT_NAME": "desk",
+            "LANGSMITH_REVISION_ID": "7",
         }
         agent_host = Host(tmp_path, env)
         run_id = str(uuid4())
@@ -118,3 +120,6 @@ def test_a_host_sends_its_traces_before_an_exit_on_request(tmp_path):
         agent_host.close()
         bodies = b"".join(receiver.next(1).body for _ in range(receiver.count_unread))
     assert b"end_time" in bodies
+    # The metadata by which pages find the deployment and the revision.
+    assert b'"LANGSMITH_HOST_PROJECT_NAME":"desk"' in bodies
+    assert b'"revision_id":"7"' in bodies

@@ -19,6 +19,7 @@ from apps.trace_store.aggregation import MetricsQuery
 from apps.trace_store.metrics import Measure
 from apps.trace_store.models import ModelPrice
 from apps.tracing.models import Project, SavedView, Share
+from apps.tracing.pages import number_facets, query_clauses
 from apps.tracing.pages.columns import STANDARD_COLUMNS
 from apps.tracing.pages.projects import STATS_DAYS
 from apps.tracing.pages.run_list import RUNS_PER_PAGE
@@ -422,7 +423,7 @@ def test_facets_name_the_runs_that_they_count(page, workspace, monkeypatch):
     response = page.get(f"{project_url(workspace, run_id)}/facets")
     notes = {facet.title: facet.note for facet in response.context["facets"]}
 
-    assert notes == {"Status": "", "Name": "", "Tags": "of the newest 1\u202f000"}
+    assert notes == {"Status": "", "Name": "", "Tags": "of the newest 2"}
     assert "of the newest" in response.content.decode()
 
 
@@ -460,6 +461,27 @@ def test_deployment_and_revision_are_fields_and_facets(page, workspace):
     for title in ("Deployment", "Revision"):
         response = page.get(f"{base}{urls[title]}")
         assert [listed.row.name for listed in response.context["list"].rows] == ["own"]
+
+
+@pytest.mark.parametrize(
+    ("value", "measure", "text"),
+    [
+        (0, Measure.LATENCY, "0s"),
+        (0.0004, Measure.LATENCY, "0.4ms"),
+        (0.25, Measure.LATENCY, "250ms"),
+        (90, Measure.LATENCY, "90s"),
+        (2500, Measure.LATENCY, "41.7m"),
+        (9000, Measure.FIRST_TOKEN, "2.5h"),
+        (12_000, Measure.TOTAL_TOKENS, "12000"),
+        (0.00012, Measure.TOTAL_COST, "$0.00012"),
+        (1200, Measure.TOTAL_COST, "$1200"),
+    ],
+)
+def test_bound_of_a_number_facet_is_a_text_of_the_query(value, measure, text):
+    field = "cost" if text.startswith("$") else "tokens" if text.isdigit() else "latency"
+
+    assert number_facets.format_bound(value, measure) == text
+    assert query_clauses.parse_error(f"{field}:{text}..") is None
 
 
 def test_number_facets_show_a_histogram_and_the_selected_range(page, workspace):

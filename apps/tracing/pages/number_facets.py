@@ -34,7 +34,7 @@ _DIGITS = 2
 
 
 @dataclass(frozen=True)
-class Bar:
+class HistogramBar:
     """A bar of a histogram; position and height are in the units of the drawing, 24 by 24."""
 
     x: int
@@ -47,7 +47,7 @@ class Bar:
 class NumberFacet:
     name: str
     title: str
-    bars: Sequence[Bar]
+    bars: Sequence[HistogramBar]
     bounds: Sequence[str]
     """The bounds of the bars as texts of the query, from the least to the greatest value."""
     low: int
@@ -129,7 +129,7 @@ def _build(
         name,
         TITLES[name],
         [
-            Bar(index, round(24 - height, 2), round(height, 2), first <= index < last)
+            HistogramBar(index, round(24 - height, 2), round(height, 2), first <= index < last)
             for index, height in enumerate(heights)
         ],
         [format_bound(bound, measure) for bound in bounds],
@@ -163,10 +163,18 @@ def _nearest(bounds: Sequence[float], value: float) -> int:
 
 
 def format_bound(value: float, measure: Measure) -> str:
-    """Format a value of the measure as text of a query: `240ms`, `12s`, `4000`, `$0.012`."""
+    """Format a value of the measure as text of a query: `240ms`, `12s`, `5m`, `4000`, `$0.012`."""
     if measure.is_time:
-        return f"{_plain(value * 1000)}ms" if 0 < value < 1 else f"{_plain(value)}s"
+        return _format_seconds(value)
     return f"${_plain(value)}" if measure is Measure.TOTAL_COST else f"{value:.0f}"
+
+
+def _format_seconds(value: float) -> str:
+    if value >= 7200:
+        return f"{_plain(value / 3600)}h"
+    if value >= 120:
+        return f"{_plain(value / 60)}m"
+    return f"{_plain(value * 1000)}ms" if 0 < value < 1 else f"{_plain(value)}s"
 
 
 def _plain(value: float) -> str:

@@ -16,7 +16,8 @@ from apps.tracing.models import Project
 from apps.tracing.pages import number_facets, query_clauses
 from apps.tracing.pages.periods import read_period
 from apps.tracing.pages.run_list import ListState
-from apps.tracing.services.facets import SAMPLE_SIZE, collect_facets, is_technical
+from apps.tracing.services import facets
+from apps.tracing.services.facets import collect_facets, is_technical
 from apps.web_ui.badges import BADGES, RUN_STATUSES
 from apps.web_ui.charts import Line, LineChart, bucket_edges
 from apps.web_ui.formatting import format_count, format_date_time
@@ -168,7 +169,7 @@ def _rank(key: str) -> int:
 
 def _counted_runs(item: dict[str, Any]) -> str:
     if item.get("is_sample"):
-        return f"of the newest {SAMPLE_SIZE:,}".replace(",", "\u202f")
+        return f"of the newest {facets.SAMPLE_SIZE:,}".replace(",", "\u202f")
     return _since(item.get("counted_since"))
 
 

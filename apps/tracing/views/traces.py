@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -51,6 +52,8 @@ def trace_detail(request: PageRequest, project_id: UUID, run_id: UUID) -> HttpRe
     """Render a run within its trace; for htmx, only the run."""
     project = get_project(request.caller.workspace_id, project_id)
     run = run_views.load_run(project, run_id)
+    if not request.caller.may(Permission.DEPLOYMENTS_READ):
+        run = replace(run, deployment=None)
     context = {
         "project": project,
         "run": run,

@@ -26,6 +26,10 @@ const DASH_BEFORE = [3, 4];
 /** The distances between two labels of an axis with names. */
 const NAME_STEPS = [1, 2, 5, 10, 20, 50];
 
+/** The width of a character of an axis label, and of what stands between label and plot, in pixels. */
+const CHARACTER_WIDTH = 6.7;
+const AXIS_MARGIN = 16;
+
 class TimeChart extends HTMLElement {
   /** @type {Chart | undefined} */
   #chart;
@@ -166,7 +170,8 @@ class TimeChart extends HTMLElement {
       {
         width: this.#container.clientWidth || 300,
         height: this.#container.clientHeight || 150,
-        padding: [6, 8, 0, 0],
+        // Half of the last label of the time axis stands beyond the plot.
+        padding: [6, 22, 0, 0],
         legend: { show: false },
         tzDate: (/** @type {number} */ ts) =>
           uPlot.tzDate(new Date(ts * 1000), chart.zone || pageZone()),
@@ -197,7 +202,9 @@ class TimeChart extends HTMLElement {
           },
           {
             ...axis,
-            size: chart.unit === "s" ? 68 : 56,
+            size: (/** @type {any} */ _, /** @type {string[] | null} */ labels) =>
+              AXIS_MARGIN +
+              CHARACTER_WIDTH * Math.max(5, ...(labels ?? []).map((label) => label.length)),
             space: compact ? 24 : 32,
             values: (/** @type {any} */ _, /** @type {number[]} */ values) =>
               values.map((value) => formatAxisValue(chart.unit, value)),
