@@ -6,6 +6,7 @@ those of `.venv`, before anything imports a client. The platform under test does
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import sys
@@ -31,13 +32,20 @@ def chosen_folder() -> Path | None:
 
 def _choose() -> None:
     folder = chosen_folder()
-    if folder is None or str(folder / "python") in sys.path:
+    if folder is None or "langsmith" in sys.modules:
         return
-    assert "langsmith" not in sys.modules, "a client was imported before it could be chosen"
-    sys.path.insert(0, str(folder / "python"))
-    for package in OPTIONAL_PACKAGES:
-        if not (folder / "python" / package).exists():
-            sys.modules[package] = None  # type: ignore[assignment]  # its import fails
+    # Processes of pytest-xdist inherit the path.
+    if str(folder / "python") not in sys.path:
+        sys.path.insert(0, str(folder / "python"))
+    hidden = [name for name in OPTIONAL_PACKAGES if not (folder / "python" / name).exists()]
+    for name in hidden:
+        sys.modules[name] = None  # type: ignore[assignment]  # its import fails
+    importlib.import_module("langsmith._openapi_client")
+    # Other clients, such as that of MCP, need them.
+    for name in hidden:
+        del sys.modules[name]
+    path = sys.modules["langsmith"].__file__ or ""
+    assert path.startswith(str(folder)), "a client was imported before it could be chosen"
 
 
 # When the plugin is imported: the first `conftest.py` is too late.

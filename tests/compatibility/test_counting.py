@@ -8,6 +8,7 @@ from tests.compatibility.suites import SUITES, count_checks
 
 REPORT = """<testsuites><testsuite>
 <testcase classname="tests.contract.test_16_javascript" name="test_a" />
+<testcase classname="tests.contract.test_16_javascript" name="test_b" />
 <testcase classname="tests.contract.test_16_javascript" name="test_b"><failure/></testcase>
 <testcase classname="tests.contract.test_16_javascript" name="test_c"><error>no</error></testcase>
 <testcase classname="tests.contract.test_17_use_stream" name="test_d">
@@ -19,6 +20,7 @@ NAMES = ["Agent Server, JavaScript", "`useStream` in Chromium"]
 
 
 def test_checks_are_counted_by_suite():
+    """`test_b` was repeated, and failed both times."""
     scripts, pages = count_checks(REPORT, NAMES).values()
 
     assert str(scripts) == "1 of 3"
