@@ -33,6 +33,7 @@ TIMEOUT_SECONDS["exhaustive"] = 360
 FIRST_WORKER = "gw0"
 COLLECTION_SECONDS = 300
 _REASON_LENGTH = 200
+_MEMBER = "Exception ignored in"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -181,4 +182,7 @@ def _find_reason(report: pytest.TestReport | pytest.CollectReport) -> str:
         crash = getattr(longrepr, "reprcrash", None)
         text = crash.message if crash is not None else str(longrepr or "")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if lines and "ExceptionGroup" in lines[0]:
+        # Its message counts what is in it: objects that were not closed, for instance.
+        lines = [line.strip("| ") for line in str(longrepr).splitlines() if _MEMBER in line] + lines
     return lines[0][:_REASON_LENGTH] if lines else ""
