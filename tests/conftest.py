@@ -235,8 +235,9 @@ OWN_PROCESSES = {"host", "killable"}
 
 def pytest_collection_finish() -> None:
     """Exclude what exists now from garbage collection, which would traverse it again and again."""
-    gc.collect()
     gc.freeze()
+    # At the default of 700 objects, each request of a test starts dozens of collections.
+    gc.set_threshold(20_000, 20, 20)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

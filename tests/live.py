@@ -93,11 +93,14 @@ def _start(folder: Path, run: int) -> dict[str, Any]:
 
 def stop(folder: Path) -> None:
     """Stop the platform of that folder, if one was started there."""
-    facts = folder / "live.json"
-    if not facts.exists():
+    facts_file = folder / "live.json"
+    if not facts_file.exists():
         return
+    facts: dict[str, Any] = json.loads(facts_file.read_text())
     with suppress(psutil.NoSuchProcess):
-        supervisor = psutil.Process(json.loads(facts.read_text())["pid"])
+        supervisor = psutil.Process(facts["pid"])
         supervisor.send_signal(signal.SIGTERM)
         psutil.wait_procs([supervisor], timeout=STOP_SECONDS)
-    Installation(folder / "live", json.loads(facts.read_text())["port"]).kill_everything()
+    Installation(folder / "live", facts["port"]).kill_everything()
+    # By a second call, another process may have the number.
+    facts_file.unlink()

@@ -6,9 +6,11 @@ run's folder; pytest-xdist's workers, and the phases of the gate, inherit its ad
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
+from collections.abc import Generator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -95,6 +97,16 @@ os.environ["DATA_DIR"] = str(_data_folder)
 os.environ["REDIS_URL"] = _own_redis_database(os.environ["REDIS_URL"])
 # A test run exceeds the rate limits of its address and keys; tests of limits turn them on.
 os.environ.setdefault("RATE_LIMIT_FACTOR", "0")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_load_initial_conftests() -> Generator[None, object, object]:
+    """Import Django and the apps without looking for garbage among them."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from apps.webhooks import dispatch
-from tests.tracing.conftest import api, make_api, objects, other_workspace, page, project, workspace
+from tests.tracing.conftest import api, make_api, objects, other_workspace, page, project
 
-__all__ = ["api", "make_api", "objects", "other_workspace", "page", "project", "workspace"]
+__all__ = ["api", "make_api", "objects", "other_workspace", "page", "project"]
 
 
 @pytest.fixture(autouse=True)

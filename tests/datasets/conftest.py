@@ -12,10 +12,9 @@ from tests.tracing.conftest import (
     other_workspace,
     page,
     project,
-    workspace,
 )
 
-__all__ = ["api", "make_api", "objects", "other_workspace", "page", "project", "workspace"]
+__all__ = ["api", "make_api", "objects", "other_workspace", "page", "project"]
 
 
 @pytest.fixture

@@ -19,9 +19,9 @@ from tests.factories.deployments import (
     RevisionFactory,
     create_deployment_webhook,
 )
-from tests.tracing.conftest import api, make_api, other_workspace, page, workspace
+from tests.tracing.conftest import api, make_api, other_workspace, page
 
-__all__ = ["api", "make_api", "other_workspace", "page", "workspace"]
+__all__ = ["api", "make_api", "other_workspace", "page"]
 pytestmark = pytest.mark.django_db
 URL = "/v1/platform/deployment-webhooks"
 HOOK = {"url": "http://127.0.0.1:9/hook"}

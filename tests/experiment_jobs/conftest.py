@@ -17,9 +17,9 @@ from apps.experiment_jobs.services.jobs import JobPlan, create_job
 from apps.organizations.models import Workspace
 from tests.factories.agent_server import AgentFactory, route_of
 from tests.factories.datasets import make_dataset
-from tests.tracing.conftest import api, make_api, objects, other_workspace, page, workspace
+from tests.tracing.conftest import api, make_api, objects, other_workspace, page
 
-__all__ = ["api", "make_api", "objects", "other_workspace", "page", "workspace"]
+__all__ = ["api", "make_api", "objects", "other_workspace", "page"]
 
 
 @pytest.fixture(autouse=True)

@@ -22,10 +22,9 @@ from tests.tracing.conftest import (
     other_workspace,
     page,
     project,
-    workspace,
 )
 
-__all__ = ["api", "make_api", "objects", "other_workspace", "page", "project", "workspace"]
+__all__ = ["api", "make_api", "objects", "other_workspace", "page", "project"]
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 

@@ -11,9 +11,9 @@ from apps.exports import dispatch
 from apps.organizations.models import Workspace
 from apps.tracing.models import Project
 from apps.tracing.services import ensure_project
-from tests.tracing.conftest import api, make_api, objects, other_workspace, workspace
+from tests.tracing.conftest import api, make_api, objects, other_workspace
 
-__all__ = ["api", "make_api", "objects", "other_workspace", "workspace"]
+__all__ = ["api", "make_api", "objects", "other_workspace"]
 
 CREDENTIALS = {"access_key_id": "id", "secret_access_key": "secret"}
 

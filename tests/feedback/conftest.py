@@ -6,9 +6,9 @@ from uuid import UUID
 
 import pytest
 
-from tests.tracing.conftest import api, make_api, objects, other_workspace, project, workspace
+from tests.tracing.conftest import api, make_api, objects, other_workspace, project
 
-__all__ = ["api", "make_api", "objects", "other_workspace", "project", "workspace"]
+__all__ = ["api", "make_api", "objects", "other_workspace", "project"]
 
 
 @pytest.fixture

@@ -1,5 +1,5 @@
 from tests.ingest.otlp.conftest import exporter
-from tests.tracing.conftest import api, make_api, objects, other_workspace, page, project, workspace
+from tests.tracing.conftest import api, make_api, objects, other_workspace, page, project
 
 __all__ = [
     "api",
@@ -9,5 +9,4 @@ __all__ = [
     "other_workspace",
     "page",
     "project",
-    "workspace",
 ]

@@ -33,6 +33,7 @@ from tests import live, services
 from tests.contract import deployment
 from tests.gate import run_folder
 from tests.gate.check import Check
+from tests.gate.cpu import read_cpu_seconds
 from tests.gate.phases import NAME, PHASES, SELECTED, STEPS, Phase
 from tests.gate.plugin import REPORT
 
@@ -55,6 +56,8 @@ class Result:
 
     phase: Phase
     seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    """Of its test processes and what they started, without the shared servers."""
     exit_code: int = 0
     passed: int = 0
     failed: list[tuple[str, str]] = field(default_factory=list)
@@ -134,6 +137,9 @@ class Gate:
         arguments = self._arguments(phase)
         if arguments and not self._interrupted:
             self._run_with_repetition(phase, arguments, is_shared=is_shared)
+        if phase.needs_live:
+            # No later phase needs it: its scheduler and workers would compute for nothing.
+            live.stop(self._folder)
         if phase is self._collector:
             self._is_collector_done.set()
         size = run_folder.read_size_gb(self._folder)
@@ -369,6 +375,8 @@ def _read_report(path: Path, result: Result) -> None:
                 _add_test(entry, result)
             case "death":
                 result.deaths.append(f"{entry['process']}: {entry['reason']}")
+            case "cpu":
+                result.cpu_seconds = entry["seconds"]
             case "stop":
                 result.stops.append(entry["reason"])
 
@@ -386,7 +394,8 @@ def _add_test(entry: dict[str, Any], result: Result) -> None:
 def _print_result(result: Result) -> None:
     counts = ", ".join(f"{number} {outcome}" for outcome, number in result.counts.items())
     state = "green" if result.is_green else f"exit code {result.exit_code}"
-    print(f"{result.phase.name}: {counts}, {result.seconds:.0f} s, {state}")
+    times = f"{result.seconds:.0f} s, CPU {result.cpu_seconds:.0f} s"
+    print(f"{result.phase.name}: {counts}, {times}, {state}")
     for death in result.deaths:
         print(f"  a test process died: {death}")
     for stop in result.stops:
@@ -435,6 +444,7 @@ def main() -> int:
         return Gate(options).run()
     finally:
         services.stop()
+        print(f"CPU of all processes: {read_cpu_seconds():.0f} s", flush=True)
 
 
 if __name__ == "__main__":

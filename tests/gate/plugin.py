@@ -1,20 +1,24 @@
 """A pytest plugin: phases, deadlines, repetitions, and a report that the gate reads.
 
 The report has one JSON object a line, with `kind` "test" (a set-up, call or tear-down), "death" (of
-a process of pytest-xdist) or "stop" (the phase ended early).
+a process of pytest-xdist), "stop" (the phase ended early) or "cpu" (at its end).
 """
 
 from __future__ import annotations
 
 import faulthandler
+import gc
 import json
 import os
 import signal
+import time
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.gate.cpu import read_cpu_seconds
 from tests.gate.phases import PHASES, find_phase
 
 REPORT = "SLIPWAY_GATE_REPORT"
@@ -26,7 +30,10 @@ REPEATED_MARKS = ("live", "integration", "lifecycle", "browser")
 TIMEOUT_SECONDS = {"lifecycle": 420, **dict.fromkeys(("live", "integration", "browser"), 360)}
 TIMEOUT_SECONDS["exhaustive"] = 360
 """Deadlines of tests that start platforms, build agents or call every route; others have 180 s."""
+FIRST_WORKER = "gw0"
+COLLECTION_SECONDS = 300
 _REASON_LENGTH = 200
+_MEMBER = "Exception ignored in"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -42,6 +49,29 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Reporter(config, Path(os.environ[REPORT])), "gate-reporter")
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Collect after the first process: it compiles the tests of a new checkout for the others.
+
+    Compiling takes as long as importing what is compiled. Nothing collected is garbage.
+    """
+    path = session.config.getoption("--phases-to")
+    deadline = time.monotonic() + COLLECTION_SECONDS
+    if path is not None and _worker() != FIRST_WORKER:
+        while not path.exists() and time.monotonic() < deadline:
+            time.sleep(0.1)
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
+def _worker() -> str:
+    """The name of this process of pytest-xdist; the first one's without pytest-xdist."""
+    return os.environ.get("PYTEST_XDIST_WORKER", FIRST_WORKER)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
@@ -49,7 +79,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         _check_group(config, item)
     path, phase_name = config.getoption("--phases-to"), config.getoption("--phase")
     # All processes of pytest-xdist collect the same tests.
-    if path is not None and os.environ.get("PYTEST_XDIST_WORKER", "gw0") == "gw0":
+    if path is not None and _worker() == FIRST_WORKER:
         tests: dict[str, list[str]] = {phase.name: [] for phase in PHASES}
         for item in items:
             tests[find_phase(item).name].append(item.nodeid)
@@ -129,6 +159,11 @@ class Reporter:
         if error:
             self._write(kind="death", process=node.gateway.id, reason=str(error))
 
+    @pytest.hookimpl(trylast=True)
+    def pytest_unconfigure(self) -> None:
+        # The processes of pytest-xdist have ended, so their CPU time is known.
+        self._write(kind="cpu", seconds=round(read_cpu_seconds(), 1))
+
     def _stop(self, reason: str) -> None:
         self._write(kind="stop", reason=reason)
         distributed = self._config.pluginmanager.getplugin("dsession")
@@ -147,4 +182,7 @@ def _find_reason(report: pytest.TestReport | pytest.CollectReport) -> str:
         crash = getattr(longrepr, "reprcrash", None)
         text = crash.message if crash is not None else str(longrepr or "")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if lines and "ExceptionGroup" in lines[0]:
+        # Its message counts what is in it: objects that were not closed, for instance.
+        lines = [line.strip("| ") for line in str(longrepr).splitlines() if _MEMBER in line] + lines
     return lines[0][:_REASON_LENGTH] if lines else ""

@@ -17,11 +17,6 @@ from tests.factories.tracing import MULTIPART
 
 
 @pytest.fixture
-def workspace(db: None) -> Workspace:
-    return WorkspaceFactory()
-
-
-@pytest.fixture
 def other_workspace(db: None) -> Workspace:
     """Another workspace."""
     return WorkspaceFactory()

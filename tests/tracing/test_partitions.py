@@ -25,6 +25,16 @@ def read_bounds():
         return sorted(text.replace(" 00:00:00+00", "") for (text,) in cursor.fetchall())
 
 
+@pytest.fixture
+def month(db):
+    """The days of a new installation; the database of the tests has fewer."""
+    with connection.cursor() as cursor:
+        for day in partitions.list_partitions():
+            for table in partitions.TABLES:
+                cursor.execute(f'DROP TABLE "{table}_{day.suffix}"')
+    partitions.create_partitions()
+
+
 def test_partitions_have_no_gaps(db):
     last = partitions.create_partitions()
 
@@ -67,7 +77,7 @@ def test_the_first_run_after_a_pause_gets_a_partition(workspace, time_machine):
     assert read_run(workspace, run_id).row.name == "step"
 
 
-def test_a_merged_partition_takes_late_runs(workspace):
+def test_a_merged_partition_takes_late_runs(month, workspace):
     now = datetime.now(UTC)
     old = now - timedelta(days=20)
     stored_run(workspace, start=old)
@@ -89,7 +99,7 @@ def test_a_merged_partition_takes_late_runs(workspace):
     assert partitions.merge_empty_partitions(now - timedelta(days=10)) == 0
 
 
-def test_empty_days_between_days_with_runs_are_merged(workspace):
+def test_empty_days_between_days_with_runs_are_merged(month, workspace):
     now = datetime.now(UTC)
     kept = [stored_run(workspace, start=now - timedelta(days=days)) for days in (40, 12)]
 

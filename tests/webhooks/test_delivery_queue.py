@@ -12,14 +12,8 @@ from django.utils import timezone
 from apps.webhooks import delivery_queue, request_builders
 from apps.webhooks.delivery_request import DeliveryResult
 from apps.webhooks.models import Delivery
-from tests.factories.organizations import WorkspaceFactory
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def workspace():
-    return WorkspaceFactory()
 
 
 def create_delivery(workspace, **fields):

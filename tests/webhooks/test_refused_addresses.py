@@ -12,9 +12,9 @@ from apps.webhooks import delivery_request, policy
 from apps.webhooks.signed_request import build_signed_request
 from tests.factories.tracing import ProjectFactory
 from tests.receiver import Receiver
-from tests.tracing.conftest import api, make_api, workspace
+from tests.tracing.conftest import api, make_api
 
-__all__ = ["api", "make_api", "workspace"]
+__all__ = ["api", "make_api"]
 pytestmark = pytest.mark.django_db
 REFUSED = [
     "http://127.0.0.1/",
