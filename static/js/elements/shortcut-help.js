@@ -2,6 +2,8 @@
 import { tinykeys } from "../../vendor/tinykeys.js";
 import { isShortcut } from "../lib/keyboard.js";
 
+const AFTER_PREFIX = { afterPrefix: true };
+
 class ShortcutHelp extends HTMLElement {
   /** @type {(() => void) | undefined} */
   #unbind;
@@ -11,10 +13,11 @@ class ShortcutHelp extends HTMLElement {
     this.addEventListener("click", this.#open);
     document.addEventListener("keydown", this.#handleKeydown);
     this.#unbind = tinykeys(window, {
-      "g t": (event) => isShortcut(event) && this.#openSection("Tracing"),
-      "g b": (event) => isShortcut(event) && this.#openSection("Dashboards"),
-      "g s": (event) => isShortcut(event) && this.#openSection("Settings"),
-      "g d": (event) => isShortcut(event) && this.#openSection("Deployments"),
+      "g t": (event) => isShortcut(event, AFTER_PREFIX) && this.#openSection("Tracing"),
+      "g y": (event) => isShortcut(event, AFTER_PREFIX) && this.#openSection("Playground"),
+      "g b": (event) => isShortcut(event, AFTER_PREFIX) && this.#openSection("Dashboards"),
+      "g s": (event) => isShortcut(event, AFTER_PREFIX) && this.#openSection("Settings"),
+      "g d": (event) => isShortcut(event, AFTER_PREFIX) && this.#openSection("Deployments"),
       "/": (event) => {
         const field = /** @type {HTMLInputElement | null} */ (
           document.querySelector("main input[type=search]")

@@ -1,5 +1,20 @@
 /** Decides whether a key press is a page shortcut. */
 
+const PREFIX_MS = 800;
+let prefixAt = -Infinity;
+/** Whether the current key follows G, the prefix of the shortcuts that open a section. */
+let isPrefixed = false;
+
+document.addEventListener(
+  "keydown",
+  (event) => {
+    isPrefixed = event.timeStamp - prefixAt < PREFIX_MS;
+    const isPrefix = event.key.toLowerCase() === "g" && !isPrefixed && !isTyping(event);
+    prefixAt = isPrefix ? event.timeStamp : -Infinity;
+  },
+  { capture: true },
+);
+
 /** @param {KeyboardEvent} event */
 export function isTyping(event) {
   const target = event.composedPath()[0];
@@ -10,9 +25,13 @@ export function isTyping(event) {
   );
 }
 
-/** @param {KeyboardEvent} event */
-export function isShortcut(event) {
+/**
+ * @param {KeyboardEvent} event
+ * @param {{ afterPrefix?: boolean }} [options] a shortcut of G and another key; other shortcuts ignore that key
+ */
+export function isShortcut(event, { afterPrefix = false } = {}) {
   return (
+    (afterPrefix || !isPrefixed) &&
     !event.ctrlKey &&
     !event.metaKey &&
     !event.altKey &&
