@@ -163,6 +163,8 @@ class Env(BaseSettings):
     proxy. `shared`: they have the machine's network, with its loopback services."""
     egress_networks: str = ""
     """Networks (CIDR) that agents and builds may reach although they are not public."""
+    provider_networks: str = ""
+    """Networks (CIDR) on which model providers may be reached although they are not public."""
     allow_file_git: bool = False
     allow_private_addresses: bool = False
     local_webhooks: bool | None = Field(None, alias="allow_local_webhooks")
@@ -248,6 +250,12 @@ class Env(BaseSettings):
     def allowed_egress(self) -> tuple[str, ...]:
         """Networks of `egress_networks`. Raises `ValueError` for an invalid one."""
         networks = _split_list(self.egress_networks)
+        return tuple(str(ipaddress.ip_network(network, strict=False)) for network in networks)
+
+    @cached_property
+    def allowed_providers(self) -> tuple[str, ...]:
+        """Networks of `provider_networks`. Raises `ValueError` for an invalid one."""
+        networks = _split_list(self.provider_networks)
         return tuple(str(ipaddress.ip_network(network, strict=False)) for network in networks)
 
     @cached_property

@@ -55,6 +55,7 @@ INSTALLED_APPS = [
     "apps.audit",
     "apps.webhooks",
     "apps.organizations",
+    "apps.providers",
     "apps.api_keys",
     "apps.usage",
     "apps.rate_limits",
@@ -488,6 +489,7 @@ ALLOW_UNSANDBOXED_AGENTS = ENV.allow_unsandboxed_agents
 AGENT_NETWORK = ENV.agent_network
 EGRESS_NETWORKS = ENV.allowed_egress
 ANNOUNCED_ADDRESSES = ENV.announced_addresses
+PROVIDER_NETWORKS = ENV.allowed_providers
 ALLOW_FILE_GIT = ENV.allow_file_git
 ALLOW_PRIVATE_ADDRESSES = ENV.allow_private_addresses
 ALLOW_LOCAL_WEBHOOKS = ENV.allow_local_webhooks

@@ -14,7 +14,7 @@ import hmac
 import os
 import secrets
 import ssl
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from uuid import UUID
@@ -114,7 +114,9 @@ def _retry_after(response: h11.Response) -> float:
 
 
 async def _post(webhook: WebhookRequest, owner_id: UUID | None) -> h11.Response:
-    reader, writer = await _connect(webhook, owner_id)
+    rules = webhook.rules
+    check = rules.reachable if rules is not None else _accept_any
+    reader, writer = await connect(webhook.target, owner_id, check)
     try:
         connection = h11.Connection(h11.CLIENT)
         target = webhook.target
@@ -142,16 +144,22 @@ async def _post(webhook: WebhookRequest, owner_id: UUID | None) -> h11.Response:
         writer.transport.abort()
 
 
-async def _connect(
-    webhook: WebhookRequest, owner_id: UUID | None
+def _accept_any(host: str, addresses: list[IPAddress]) -> list[IPAddress]:
+    return addresses
+
+
+async def connect(
+    target: WebhookTarget,
+    owner_id: UUID | None,
+    check: Callable[[str, list[IPAddress]], list[IPAddress]],
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    target = webhook.target
+    """Resolve the host once and connect to one of the addresses that `check` returns.
+
+    Raises the error of `check`, `ResolutionFailed`, `OSError`, or `TimeoutError`.
+    """
     addresses = await resolution.resolve_async(target.host, owner_id)
-    allowed = (
-        webhook.rules.reachable(target.host, addresses) if webhook.rules is not None else addresses
-    )
     failure: Exception = ConnectionRefusedError()
-    for address in allowed:
+    for address in check(target.host, addresses):
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
                 return await _open(address, target)

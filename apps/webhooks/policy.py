@@ -22,6 +22,7 @@ class WebhookBlocked(errors.Invalid):
     code = "webhook_blocked"
 
     def __init__(self, reason: str) -> None:
+        self.reason = reason
         super().__init__(f"Webhook host blocked: {reason}")
 
 

@@ -4,8 +4,10 @@ import json
 import pytest
 from django.http import HttpResponse, StreamingHttpResponse
 
+from apps.core import errors
 from apps.core.http import body_memory
 from apps.core.http.body_reader import read_body
+from apps.core.http.loop_response import LoopResponse
 from apps.core.http.wsgi_bridge import WSGIBridge, build_environ
 
 # Closing a Django response checks the database connections of its thread.
@@ -179,3 +181,67 @@ def test_reservation_is_released_after_the_request(nearly_full_memory):
 
     assert (sent[0]["status"], used_bytes) == (201, [900])
     assert body_memory.body_memory_budget.used == 700
+
+
+def respond_with(stream):
+    """An application whose response the event loop produces."""
+
+    def application(environ, start_response):
+        headers = [("Content-Type", "text/event-stream"), ("X-Request-ID", "r1")]
+        start_response("200 OK", headers)
+        return LoopResponse(stream())
+
+    return application
+
+
+def test_loop_response_is_sent_piece_by_piece_from_the_event_loop():
+    loops = []
+
+    async def stream():
+        for piece in (b"one", b"two"):
+            loops.append(asyncio.get_running_loop())
+            yield piece
+
+    sent = call_bridge(respond_with(stream), make_scope(), make_body_message(b""))
+
+    assert [message.get("body") for message in sent] == [None, b"one", b"two", b""]
+    assert [message.get("more_body", False) for message in sent] == [False, True, True, False]
+    assert sent[0]["status"] == 200
+    assert len(loops) == 2
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(errors.RateLimited("Busy."), 429), (OSError(), 500)]
+)
+def test_error_before_the_first_piece_is_the_response(error, status):
+    async def stream():
+        raise error
+        yield b""
+
+    sent = call_bridge(respond_with(stream), make_scope(), make_body_message(b""))
+
+    assert sent[0]["status"] == status
+    assert dict(sent[0]["headers"]) == {
+        b"x-request-id": b"r1",
+        b"content-type": b"application/json",
+    }
+    assert json.loads(sent[1]["body"])["code"] == ("rate_limited" if status == 429 else "error")
+
+
+def test_reader_that_leaves_cancels_the_stream_where_it_waits():
+    ends = []
+
+    async def stream():
+        try:
+            yield b"one"
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            ends.append("closed")
+
+    sent = call_bridge(
+        respond_with(stream), make_scope(), make_body_message(b""), {"type": "http.disconnect"}
+    )
+
+    assert ends == ["closed"]
+    assert [message.get("body") for message in sent] in ([], [None, b"one"])

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import io
+import logging
 import sys
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from functools import partial
 from typing import Any
 from urllib.parse import unquote_to_bytes
@@ -19,8 +20,11 @@ from apps.core import errors
 from apps.core.http import body_memory
 from apps.core.http.body_memory import MemoryOwner
 from apps.core.http.body_reader import AsgiScope, BodyTooSlow, Receive, read_body
+from apps.core.http.loop_response import LoopResponse
 from apps.core.json import dumps
 from apps.core.sync_bridge import in_thread, thread_pool
+
+log = logging.getLogger(__name__)
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 WSGIApplication = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
@@ -35,7 +39,8 @@ class WSGIBridge:
     """An ASGI application that serves HTTP by calling a WSGI application on the thread pool.
 
     A thread is held while the application runs, and while it produces a chunk of a stream. No
-    thread waits for a client: the event loop reads bodies and sends responses.
+    thread waits for a client: the event loop reads bodies and sends responses. A `LoopResponse`
+    needs no thread at all.
     """
 
     def __init__(
@@ -71,7 +76,7 @@ class WSGIBridge:
         with suppress(OSError):  # the client closed the connection
             await response.send(receive, send)
 
-    def _respond(self, environ: dict[str, Any]) -> _Response:
+    def _respond(self, environ: dict[str, Any]) -> _Response | _LoopStream:
         """Call the WSGI application. Runs on the thread pool."""
         start: dict[str, Any] = {}
 
@@ -82,6 +87,8 @@ class WSGIBridge:
             ]
 
         result = self.application(environ, start_response)
+        if isinstance(result, LoopResponse) and environ["REQUEST_METHOD"] != "HEAD":
+            return _LoopStream(start, result)
         response = _Response(start, result)
         if environ["REQUEST_METHOD"] == "HEAD":
             response.close()
@@ -154,6 +161,68 @@ class _Response:
             disconnect.cancel()
             if not self._is_closed:
                 await in_thread(self.close)
+
+
+class _LoopStream:
+    """A response that the event loop produces and sends."""
+
+    def __init__(self, start: dict[str, Any], response: LoopResponse) -> None:
+        self._start = start
+        self._response = response
+        self._is_started = False
+
+    async def send(self, receive: Receive, send: Send) -> None:
+        """Send the stream until it ends or the client disconnects, which cancels it."""
+        producer = asyncio.create_task(self._produce(send))
+        disconnect = asyncio.create_task(_wait_for_disconnect(receive))
+        try:
+            await asyncio.wait({producer, disconnect}, return_when=asyncio.FIRST_COMPLETED)
+            if not producer.done():
+                producer.cancel()
+                with suppress(asyncio.CancelledError):
+                    await producer
+                return
+            producer.result()
+        finally:
+            producer.cancel()
+            disconnect.cancel()
+            await in_thread(self._response.close)
+
+    async def _produce(self, send: Send) -> None:
+        try:
+            async with aclosing(self._response.stream) as stream:
+                async for chunk in stream:
+                    await self._send_start(send)
+                    message = {"type": "http.response.body", "body": chunk, "more_body": True}
+                    await send(message)
+            await self._send_start(send)
+            await send({"type": "http.response.body", "body": b""})
+        except errors.AppError as error:
+            if self._is_started:
+                raise
+            await self._send_error(send, error)
+        except Exception:
+            if self._is_started:
+                raise
+            log.exception("A streamed response failed.")
+            await self._send_error(send, errors.AppError())
+
+    async def _send_start(self, send: Send) -> None:
+        if not self._is_started:
+            self._is_started = True
+            await send({"type": "http.response.start", **self._start})
+
+    async def _send_error(self, send: Send, error: errors.AppError) -> None:
+        """Send the error in the place of the stream, with its CORS and request id headers."""
+        headers = [
+            (name, value) for name, value in self._start["headers"] if name[:8] != b"content-"
+        ]
+        headers.append((b"content-type", b"application/json"))
+        headers += [
+            (name.lower().encode(), value.encode()) for name, value in error.headers.items()
+        ]
+        await send({"type": "http.response.start", "status": error.status, "headers": headers})
+        await send({"type": "http.response.body", "body": dumps(error.as_json())})
 
 
 async def _wait_for_disconnect(receive: Receive) -> None:
