@@ -74,6 +74,7 @@ INSTALLED_APPS = [
     "apps.agent_server",
     "apps.alerts",
     "apps.agent_runtime",
+    "apps.playground",
     "apps.accounts",
     "apps.console",
     "apps.operators",

@@ -34,6 +34,7 @@ urlpatterns = [
     path("", include("apps.monitoring.urls")),
     path("", include("apps.alerts.urls")),
     path("", include("apps.prompts.urls")),
+    path("", include("apps.playground.urls")),
     path("", include("apps.datasets.urls")),
     path("", include("apps.experiments.urls")),
 ]

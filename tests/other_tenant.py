@@ -31,6 +31,7 @@ from tests.factories.experiments import create_comparison_row
 from tests.factories.exports import create_export_part
 from tests.factories.monitoring import ChartFactory, OrganizationChartFactory, SectionFactory
 from tests.factories.organizations import WorkspaceFactory, create_marked_rows
+from tests.factories.playground import create_playground_rows
 from tests.factories.prompts import create_prompt_rows
 from tests.tenant_fixtures import DATASET, EXAMPLE, create_tracing_rows
 from tests.tenant_fixtures_related import (
@@ -90,6 +91,7 @@ class OtherTenant:
         return {
             **organization_rows,
             **create_prompt_rows(self.workspace, "sentinel"),
+            **create_playground_rows(self.workspace, "sentinel"),
             **create_alert_rows(Project.unscoped.get(pk=tracing_rows["project_id"]), "sentinel"),
             "deployment_webhook_id": create_deployment_webhook(
                 self.workspace, url="https://sentinel.example/"

@@ -8,7 +8,7 @@ from typing import Any
 from django import forms
 
 from apps.core.json import loads
-from apps.prompts.api.serializers import HANDLE_PATTERN, MAX_README_LENGTH
+from apps.prompts.api.serializers import MAX_README_LENGTH
 from apps.prompts.messages import (
     F_STRING,
     FORMATS,
@@ -20,6 +20,7 @@ from apps.prompts.messages import (
     replace_messages,
 )
 from apps.prompts.models import Repository
+from apps.prompts.services.repositories import HANDLE_PATTERN
 
 MAX_MESSAGES = 100
 _ROLES = [

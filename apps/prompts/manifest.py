@@ -127,18 +127,32 @@ def with_model(manifest: dict[str, Any]) -> dict[str, Any]:
     return manifest
 
 
-def model_class(manifest: dict[str, Any]) -> str | None:
-    """The class name of the bound model, such as `ChatOpenAI`; None without a model."""
+def find_model(manifest: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The bound model, None without one; and the keywords that bindings add to its calls."""
     node: Any = manifest
+    bound: dict[str, Any] = {}
     while class_name(node) == BINDING_CLASS:
+        bound = {**_bound_kwargs(node), **bound}
         node = _kwargs(node).get("bound")
     if class_name(node) not in SEQUENCE_CLASSES:
-        return None
+        return None, bound
     kwargs = _kwargs(node)
     middle = kwargs.get("middle")
     model: Any = middle[0] if isinstance(middle, list) and middle else kwargs.get("last")
     while class_name(model) == BINDING_CLASS:
+        bound = {**_bound_kwargs(model), **bound}
         model = _kwargs(model).get("bound")
+    return model, bound
+
+
+def _bound_kwargs(binding: Mapping[str, Any]) -> dict[str, Any]:
+    kwargs = _kwargs(binding).get("kwargs")
+    return kwargs if isinstance(kwargs, dict) else {}
+
+
+def model_class(manifest: dict[str, Any]) -> str | None:
+    """The class name of the bound model, such as `ChatOpenAI`; None without a model."""
+    model, _ = find_model(manifest)
     if class_name(model):
         return class_name(model)
     path = model.get("id") if isinstance(model, dict) else None

@@ -229,6 +229,12 @@ delete /repos/<str:owner>/<str:repo>/tags/<str:tag_name> -> prompt_tag.deleted
 delete /v1/platform/hub/repos/<str:owner>/<str:repo>/directories -> prompt.deleted
 post /v1/platform/hub/repos/<str:owner>/<str:repo>/directories/commits -> [work]
 
+post /o/<uuid:workspace_id>/playground/stream -> [work]
+put /o/<uuid:workspace_id>/playground/draft -> [view]
+delete /o/<uuid:workspace_id>/playground/draft -> [view]
+post /o/<uuid:workspace_id>/playground/shares -> [view]
+delete /o/<uuid:workspace_id>/playground/shares/<uuid:share_id> -> [view]
+post /o/<uuid:workspace_id>/playground/commits -> prompt.created
 post /o/<uuid:workspace_id>/prompts/new -> prompt.created
 post /o/<uuid:workspace_id>/prompts/p/<str:repo>/edit -> [work]
 post /o/<uuid:workspace_id>/prompts/p/<str:repo>/commits/<str:commit>/tags -> prompt_tag.set

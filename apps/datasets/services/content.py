@@ -105,20 +105,33 @@ def _find_problems(dataset: Dataset, inputs: Any, outputs: Any) -> Iterator[dict
     for name, schema, value in checked:
         if schema is None or value is None:
             continue
-        try:
-            for error in _validator(dumps_text(schema)).iter_errors(value):
-                path = "".join(
-                    f"[{part}]" if isinstance(part, int) else f".{part}"
-                    for part in error.absolute_path
-                )
-                yield {"field": f"{name}{path}", "message": error.message[:300]}
-        except RecursionError:
-            yield {"field": name, "message": "The value or the schema is nested too deeply."}
-        except Unresolvable as error:
-            yield {
-                "field": name,
-                "message": f"The schema refers to the unknown {error.ref!r:.100}.",
-            }
+        for violation in find_violations(schema, value):
+            yield {"field": f"{name}{violation.path}", "message": violation.message}
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A rule of a schema that a value breaks."""
+
+    path: str
+    """Such as `.items[0].id`; empty for the value itself."""
+    rule: str
+    """The keyword of the schema; empty if the value could not be checked."""
+    message: str
+
+
+def find_violations(schema: dict[str, Any], value: Any) -> Iterator[Violation]:
+    """Yield the rules of a checked schema that the value breaks."""
+    try:
+        for error in _validator(dumps_text(schema)).iter_errors(value):
+            path = "".join(
+                f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.absolute_path
+            )
+            yield Violation(path, str(error.validator or ""), error.message[:300])
+    except RecursionError:
+        yield Violation("", "", "The value or the schema is nested too deeply.")
+    except Unresolvable as error:
+        yield Violation("", "", f"The schema refers to the unknown {error.ref!r:.100}.")
 
 
 @lru_cache(maxsize=256)

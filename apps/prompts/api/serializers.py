@@ -13,11 +13,11 @@ from apps.core.api import validate
 from apps.organizations.services.tags import MAX_TAGS_PER_REQUEST
 from apps.prompts import errors
 from apps.prompts.models import RepositoryType
+from apps.prompts.services.repositories import HANDLE_PATTERN, MAX_HANDLE_LENGTH
 
 MAX_PAGE_SIZE = 100
 MAX_README_LENGTH = 100_000
 MAX_LABELS = 50
-HANDLE_PATTERN = r"\A[a-z][a-z0-9-_]*\Z"
 SORT_FIELDS = ("num_likes", "num_downloads", "num_views", "updated_at", "relevance")
 REPOSITORY_TYPES = ("prompt", "file", "agent", "skill")
 """The types of the public API; `file` repositories do not exist on this server."""
@@ -121,7 +121,7 @@ class RepositoryChangesSerializer(serializers.Serializer[Any]):
 class RepositorySerializer(RepositoryChangesSerializer):
     repo_handle = serializers.RegexField(
         HANDLE_PATTERN,
-        max_length=100,
+        max_length=MAX_HANDLE_LENGTH,
         error_messages={
             "invalid": "Must start with a lower-case letter and contain only lower-case letters,"
             " digits, `-` and `_`."

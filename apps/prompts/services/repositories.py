@@ -18,6 +18,8 @@ from apps.prompts import errors
 from apps.prompts.models import Like, Repository, RepositoryType
 
 MAX_REPOSITORIES = 10_000
+HANDLE_PATTERN = r"\A[a-z][a-z0-9-_]*\Z"
+MAX_HANDLE_LENGTH = 100
 _AUDITED = ("description", "tags", "is_public", "is_archived")
 
 

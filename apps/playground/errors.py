@@ -1,0 +1,41 @@
+"""Errors of the playground, each with a stable code."""
+
+from __future__ import annotations
+
+from apps.core import errors
+
+
+class BadSetting(errors.Invalid):
+    code, detail = "bad_playground_setting", "The setting of the column is not valid."
+
+
+class MissingVariables(errors.Invalid):
+    """The prompt has variables that the request does not name; `errors` lists them."""
+
+    code, detail = "missing_variables", "The prompt has variables without a value."
+
+    def __init__(self, names: list[str]) -> None:
+        super().__init__(
+            f"These variables have no value: {', '.join(names)}.",
+            [{"field": name} for name in names],
+        )
+
+
+class PlaygroundBusy(errors.RateLimited):
+    code = "playground_busy"
+    detail = "The organization has the maximum of open calls of models. Retry when one has ended."
+    headers = {"Retry-After": "2"}
+
+
+class ShareNotFound(errors.NotFound):
+    code, detail = "playground_share_not_found", "No such shared setting in the workspace."
+
+
+class SettingsNotFound(errors.NotFound):
+    code, detail = "playground_settings_not_found", "No such saved settings in the workspace."
+
+
+class CannotPrefill(errors.Invalid):
+    """The source has no messages that the playground could show."""
+
+    code, detail = "cannot_prefill", "The source has no messages."

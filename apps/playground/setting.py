@@ -1,0 +1,114 @@
+"""The setting of a column as JSON: prompt, tools, response schema, model."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from apps.core.json import MAX_DEPTH, is_too_deep, loads, storable_value
+from apps.playground.errors import BadSetting
+from apps.providers.chat import MAX_MESSAGES, MAX_TOOLS, ChatMessage, ModelSettings, Tool
+
+MAX_COLUMNS = 10
+MAX_STATE_BYTES = 2_097_152
+MAX_VIEW_BYTES = 4096
+MAX_NAME_LENGTH = 200
+LETTERS = "ABCDEFGHIJ"
+
+TemplateFormat = Literal["f-string", "mustache", "none"]
+Letter = Literal["A", "B", "C", "D", "E", "F", "G", "H", "I", "J"]
+T = TypeVar("T")
+
+
+class PromptReference(msgspec.Struct, forbid_unknown_fields=True):
+    """The prompt commit from which the column was opened."""
+
+    repo: str
+    commit: str
+
+
+class Setting(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    messages: list[ChatMessage]
+    model: ModelSettings
+    name: str = ""
+    prompt: PromptReference | None = None
+    template_format: TemplateFormat = "f-string"
+    tools: list[Tool] = []
+    response_schema: dict[str, Any] | None = None
+
+
+class Column(msgspec.Struct, forbid_unknown_fields=True):
+    letter: Letter
+    setting: Setting
+
+
+class DatasetChoice(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """The examples of a run over a dataset, as the page keeps them."""
+
+    dataset_id: str
+    as_of: str | None = None
+    splits: list[str] = []
+    mapping: dict[str, str] | None = None
+
+
+class State(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """What a person has in the playground."""
+
+    columns: list[Column]
+    variables: dict[str, Any] = {}
+    dataset: DatasetChoice | None = None
+    view: dict[str, Any] = {}
+
+
+class StreamBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """A run of one column by hand."""
+
+    setting: Setting
+    letter: Letter = "A"
+    variables: dict[str, Any] = {}
+    history: list[ChatMessage] = []
+    """Messages after those of the prompt: replies, and results of tools."""
+
+
+def decode(body: bytes, kind: type[T]) -> T:
+    """Decode and bound a JSON body. Raises `BadSetting`."""
+    try:
+        value = loads(body)
+    except ValueError:
+        raise BadSetting("The body is not valid JSON.") from None
+    if is_too_deep(value, body):
+        raise BadSetting(f"The JSON is nested deeper than {MAX_DEPTH} levels.")
+    return convert(value, kind)
+
+
+def convert(value: Any, kind: type[T]) -> T:
+    """Convert parsed JSON, without characters that PostgreSQL refuses. Raises `BadSetting`."""
+    try:
+        return msgspec.convert(storable_value(value), kind)
+    except (msgspec.ValidationError, ValueError, RecursionError) as error:
+        raise BadSetting(f"The request is not valid: {error}.") from None
+
+
+def check_setting(setting: Setting) -> None:
+    """Raise `BadSetting` for more messages and tools than a prompt may have."""
+    if len(setting.messages) > MAX_MESSAGES or len(setting.tools) > MAX_TOOLS:
+        raise BadSetting(f"A prompt has at most {MAX_MESSAGES} messages and {MAX_TOOLS} tools.")
+    if len(setting.name) > MAX_NAME_LENGTH:
+        raise BadSetting(f"A name has at most {MAX_NAME_LENGTH} characters.")
+
+
+def check_state(state: State) -> dict[str, Any]:
+    """Return the state as JSON. Raises `BadSetting` if it is too large."""
+    letters = [column.letter for column in state.columns]
+    if len(set(letters)) != len(letters):
+        raise BadSetting("Two columns have the same letter.")
+    for column in state.columns:
+        check_setting(column.setting)
+    if len(msgspec.json.encode(state.view)) > MAX_VIEW_BYTES:
+        raise BadSetting(f"`view` has at most {MAX_VIEW_BYTES} bytes.")
+    content = msgspec.json.encode(state)
+    if len(content) > MAX_STATE_BYTES:
+        raise BadSetting(f"The columns have more than {MAX_STATE_BYTES} bytes.")
+    result: dict[str, Any] = msgspec.json.decode(content)
+    return result

@@ -1,0 +1,120 @@
+"""The JSON and event streams that the playground's page reads, for the signed-in member."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.http import HttpResponse
+from django.http.response import HttpResponseBase
+from django.urls import reverse
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from apps.core import errors as core_errors
+from apps.core.http.loop_response import LoopResponse
+from apps.core.json import dumps
+from apps.organizations.permissions import Permission
+from apps.playground.services import catalogue, drafts, prefill, prompt_commits, streaming
+from apps.playground.services.prompt_commits import CommitBody
+from apps.playground.setting import State, StreamBody, decode
+from apps.playground.wire import ShareBody
+from apps.web_ui.pages import PageRequest, workspace_page
+
+EVENT_STREAM = "text/event-stream; charset=utf-8"
+STREAM_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+
+
+def json_response(value: Any, status: int = 200) -> HttpResponse:
+    headers = {"Cache-Control": "no-store"}
+    return HttpResponse(dumps(value), "application/json", status=status, headers=headers)
+
+
+@require_GET
+@workspace_page(Permission.PROMPTS_READ)
+def models(request: PageRequest) -> HttpResponse:
+    """Return the catalogue of models with prices, and which keys exist."""
+    return json_response(catalogue.load_catalogue(request.caller))
+
+
+@require_POST
+@workspace_page(Permission.PROMPTS_WRITE)
+def stream(request: PageRequest) -> HttpResponseBase:
+    """Run one column, and stream its reply."""
+    column = streaming.prepare_column(request.caller, decode(request.body, StreamBody))
+    return LoopResponse(
+        streaming.stream_column(column), content_type=EVENT_STREAM, headers=STREAM_HEADERS
+    )
+
+
+@require_http_methods(["GET", "PUT", "DELETE"])
+@workspace_page(Permission.PROMPTS_READ)
+def draft(request: PageRequest) -> HttpResponse:
+    """Return, replace or delete the member's own draft."""
+    workspace_id, user_id = request.caller.workspace_id, request.user.pk
+    if request.method == "PUT":
+        state = decode(request.body, State)
+        saved = drafts.save_draft(workspace_id=workspace_id, user_id=user_id, state=state)
+        return json_response({"updated_at": saved.updated_at})
+    if request.method == "DELETE":
+        drafts.delete_draft(workspace_id=workspace_id, user_id=user_id)
+        return HttpResponse(status=204)
+    return json_response(drafts.load_draft(request.caller, user_id))
+
+
+@require_POST
+@workspace_page(Permission.PROMPTS_READ)
+def shares(request: PageRequest) -> HttpResponse:
+    """Keep the columns under a link for the members of the workspace."""
+    body = decode(request.body, ShareBody)
+    share = drafts.create_share(caller=request.caller, title=body.title, state=body.state)
+    return json_response(drafts.share_json(share), 201)
+
+
+@require_http_methods(["GET", "DELETE"])
+@workspace_page(Permission.PROMPTS_READ)
+def share(request: PageRequest, share_id: UUID) -> HttpResponse:
+    """Return the columns of a link, or delete it."""
+    if request.method == "DELETE":
+        row = drafts.get_share(request.caller.workspace_id, share_id)
+        drafts.delete_share(caller=request.caller, share=row)
+        return HttpResponse(status=204)
+    return json_response(drafts.load_share(request.caller, share_id))
+
+
+@require_GET
+@workspace_page(Permission.PROMPTS_READ)
+def filled_in(request: PageRequest) -> HttpResponse:
+    """Return columns filled in from a run, a prompt, an example or a link."""
+    caller = request.caller
+    if run_id := request.GET.get("run"):
+        return json_response(prefill.from_run(caller, _parse_id(run_id)))
+    if repo := request.GET.get("prompt"):
+        commit = request.GET.get("commit") or "latest"
+        return json_response(prefill.from_prompt(caller, repo, commit))
+    if example_id := request.GET.get("example"):
+        return json_response(prefill.from_example(caller, _parse_id(example_id)))
+    if share_id := request.GET.get("share"):
+        return json_response(prefill.from_share(caller, _parse_id(share_id)))
+    raise core_errors.BadRequest("Name a `run`, `prompt`, `example` or `share`.")
+
+
+def _parse_id(text: str) -> UUID:
+    try:
+        return UUID(text)
+    except ValueError:
+        raise core_errors.NotFound from None
+
+
+@require_POST
+@workspace_page(Permission.PROMPTS_WRITE)
+def prompt_commit(request: PageRequest) -> HttpResponse:
+    """Save a column as a commit of a prompt."""
+    body = decode(request.body, CommitBody)
+    commit = prompt_commits.commit_setting(caller=request.caller, body=body)
+    url = reverse("prompt-detail", args=[request.caller.workspace_id, body.repo])
+    result = {
+        "repo": body.repo,
+        "commit_hash": commit.commit_hash,
+        "url": f"{url}?commit={commit.commit_hash}",
+    }
+    return json_response(result, 201)
