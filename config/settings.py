@@ -260,6 +260,12 @@ CELERY_BEAT_SCHEDULE = {
         "schedule": 1.0,
         "options": {"expires": 2},
     },
+    "playground.execute_calls": {
+        "task": "playground.execute_calls",
+        "schedule": 1.0,
+        "options": {"expires": 2},
+    },
+    "playground.delete_old_calls": {"task": "playground.delete_old_calls", "schedule": 3600.0},
     "experiment_jobs.delete_old_steps": {
         "task": "experiment_jobs.delete_old_steps",
         "schedule": 3600.0,

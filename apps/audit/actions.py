@@ -77,6 +77,7 @@ class Action(StrEnum):
     COMPARISON_DELETED = "comparison.deleted"
     EXPERIMENT_STARTED = "experiment.started"
     EXPERIMENT_CANCELLED = "experiment.cancelled"
+    EXPERIMENT_RESUMED = "experiment.resumed"
     EXAMPLES_ERASED = "examples.erased"
     PROMPT_WEBHOOK_CREATED = "prompt_webhook.created"
     PROMPT_WEBHOOK_UPDATED = "prompt_webhook.updated"

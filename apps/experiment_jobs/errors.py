@@ -13,6 +13,13 @@ class JobFinished(errors.Conflict):
     code, detail = "experiment_job_finished", "The experiment job has already finished."
 
 
+class JobNotResumable(errors.Conflict):
+    """The job runs, has all its results, or ended so long ago that its steps are deleted."""
+
+    code = "experiment_job_not_resumable"
+    detail = "The experiment job runs, is complete, or ended more than a day ago."
+
+
 class TooManyJobs(errors.Conflict):
     code = "too_many_experiment_jobs"
     detail = "The workspace has the maximum number of unfinished experiment jobs."

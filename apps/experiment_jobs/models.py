@@ -1,4 +1,4 @@
-"""Experiments that the platform runs on a deployed agent, in durable steps (docs/adr/0033)."""
+"""Experiments that the platform runs itself, in durable steps (docs/adr/0033)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from apps.core.tenancy import TenantManager, WorkspaceOwned
 from apps.datasets.models import Dataset
 from apps.deployments.models import Deployment
 from apps.experiment_jobs.querysets import ExperimentJobQuerySet, ExperimentStepQuerySet
+from apps.experiment_jobs.runners import AGENT
 from apps.experiment_jobs.statuses import OPEN, JobStatus, StepStatus
 from apps.organizations.models import User
 from apps.tracing.models import Project
 
 
 class ExperimentJob(WorkspaceOwned):
-    """The execution of one experiment: the examples of a dataset version on a deployed agent.
+    """The execution of one experiment: the examples of a dataset version on one target.
 
     The row's lock serializes starting runs, recording their ends, and cancellation.
     """
@@ -28,8 +29,12 @@ class ExperimentJob(WorkspaceOwned):
     deployment = models.ForeignKey(
         Deployment, models.SET_NULL, null=True, related_name="+", db_index=False
     )
-    """Null after the deployment's rows were removed."""
-    assistant_id = models.UUIDField()
+    """Null for other targets, and after the deployment's rows were removed."""
+    assistant_id = models.UUIDField(null=True)
+    runner = models.CharField(max_length=20, default=AGENT, db_default=AGENT)
+    """The name of the registered runner that executes the steps."""
+    target = models.JSONField(null=True)
+    """What the runner needs of a target that is no deployment."""
     version_at = models.DateTimeField()
     """The version of the dataset whose examples are run."""
     splits = ArrayField(models.TextField(), default=list)
@@ -75,6 +80,13 @@ class ExperimentJob(WorkspaceOwned):
         return self.status in OPEN
 
     @property
+    def target_name(self) -> str:
+        """What the job runs, in a word."""
+        if self.runner != AGENT:
+            return "Playground"
+        return self.deployment.name if self.deployment is not None else "Deleted deployment"
+
+    @property
     def finished_count(self) -> int:
         return self.succeeded_count + self.failed_count
 
@@ -82,8 +94,8 @@ class ExperimentJob(WorkspaceOwned):
 class ExperimentStep(WorkspaceOwned):
     """One repetition of one example. `id` is the id of its root run in the experiment.
 
-    Created with the job, so that a crash neither loses nor repeats an example. Its agent run is
-    created in the transaction that makes it `running`.
+    Created with the job, so that a crash neither loses nor repeats an example. The run of its
+    target is created in the transaction that makes it `running`.
     """
 
     workspace = models.ForeignKey(
@@ -100,6 +112,7 @@ class ExperimentStep(WorkspaceOwned):
     """The order of execution: all examples once, then all of them again."""
     status = models.CharField(max_length=10, choices=StepStatus, default=StepStatus.PENDING)
     agent_run_id = models.UUIDField(null=True)
+    """The run of the target, whichever its runner is."""
     started_at = models.DateTimeField(null=True)
 
     objects = TenantManager(ExperimentStepQuerySet)

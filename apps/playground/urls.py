@@ -13,4 +13,25 @@ urlpatterns = [
     path(f"{_PLAYGROUND}/shares/<uuid:share_id>", views.share, name="playground-share"),
     path(f"{_PLAYGROUND}/prefill", views.filled_in, name="playground-prefill"),
     path(f"{_PLAYGROUND}/commits", views.prompt_commit, name="playground-commits"),
+    path(f"{_PLAYGROUND}/experiments", views.experiment_list, name="playground-experiments"),
+    path(
+        f"{_PLAYGROUND}/experiments/estimate",
+        views.experiment_estimate,
+        name="playground-experiment-estimate",
+    ),
+    path(
+        f"{_PLAYGROUND}/experiments/rows",
+        views.experiment_rows,
+        name="playground-experiment-rows",
+    ),
+    path(
+        f"{_PLAYGROUND}/experiments/<uuid:job_id>/cancel",
+        views.experiment_cancel,
+        name="playground-experiment-cancel",
+    ),
+    path(
+        f"{_PLAYGROUND}/experiments/<uuid:job_id>/resume",
+        views.experiment_resume,
+        name="playground-experiment-resume",
+    ),
 ]

@@ -13,10 +13,19 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from apps.core import errors as core_errors
 from apps.core.http.loop_response import LoopResponse
 from apps.core.json import dumps
+from apps.experiment_jobs.services import jobs
 from apps.organizations.permissions import Permission
-from apps.playground.services import catalogue, drafts, prefill, prompt_commits, streaming
+from apps.playground.services import (
+    catalogue,
+    drafts,
+    experiments,
+    prefill,
+    prompt_commits,
+    streaming,
+)
+from apps.playground.services.experiments import ExperimentBody
 from apps.playground.services.prompt_commits import CommitBody
-from apps.playground.setting import State, StreamBody, decode
+from apps.playground.setting import MAX_COLUMNS, State, StreamBody, decode
 from apps.playground.wire import ShareBody
 from apps.web_ui.pages import PageRequest, workspace_page
 
@@ -118,3 +127,72 @@ def prompt_commit(request: PageRequest) -> HttpResponse:
         "url": f"{url}?commit={commit.commit_hash}",
     }
     return json_response(result, 201)
+
+
+@require_http_methods(["GET", "POST"])
+@workspace_page(Permission.PROMPTS_READ)
+def experiment_list(request: PageRequest) -> HttpResponse:
+    """Run columns over a dataset, or return the progress of such runs."""
+    caller = request.caller
+    if request.method == "POST":
+        body = decode(request.body, ExperimentBody)
+        created = experiments.create_experiments(caller=caller, body=body)
+        return json_response({"jobs": experiments.jobs_json(caller, created)}, 201)
+    caller.require(Permission.EXPERIMENTS_READ)
+    rows = experiments.load_jobs(caller, _job_ids(request))
+    return json_response({"jobs": experiments.jobs_json(caller, rows)})
+
+
+def _job_ids(request: PageRequest) -> list[UUID]:
+    texts = [text for text in request.GET.get("jobs", "").split(",") if text]
+    if len(texts) > MAX_COLUMNS:
+        raise core_errors.BadRequest(f"`jobs` names at most {MAX_COLUMNS} jobs.")
+    return [_parse_id(text) for text in texts]
+
+
+@require_POST
+@workspace_page(Permission.PROMPTS_READ)
+def experiment_estimate(request: PageRequest) -> HttpResponse:
+    """Return how many examples fit the prompts, and about what a run costs."""
+    body = decode(request.body, ExperimentBody)
+    return json_response(experiments.estimate(caller=request.caller, body=body))
+
+
+@require_GET
+@workspace_page(Permission.EXPERIMENTS_READ)
+def experiment_rows(request: PageRequest) -> HttpResponse:
+    """Return the results of experiments by example."""
+    request.caller.require(Permission.DATASETS_READ)
+    offset, limit = (
+        _parse_number(request, name, default) for name, default in (("offset", 0), ("limit", 50))
+    )
+    rows = experiments.load_rows(request.caller, _job_ids(request), offset=offset, limit=limit)
+    return json_response(rows)
+
+
+def _parse_number(request: PageRequest, name: str, default: int) -> int:
+    text = request.GET.get(name, "")
+    return int(text) if text.isdecimal() and text.isascii() and len(text) < 8 else default
+
+
+@require_POST
+@workspace_page(Permission.EXPERIMENTS_WRITE)
+def experiment_cancel(request: PageRequest, job_id: UUID) -> HttpResponse:
+    """Start no further calls and stop the open ones."""
+    jobs.cancel_job(job=experiments.get_job(request.caller, job_id))
+    return _job_response(request, job_id)
+
+
+@require_POST
+@workspace_page(Permission.EXPERIMENTS_WRITE)
+def experiment_resume(request: PageRequest, job_id: UUID) -> HttpResponse:
+    """Continue an ended experiment with the rows that have no result; failed ones run again."""
+    for permission in experiments.START_PERMISSIONS:
+        request.caller.require(permission)
+    jobs.resume_job(job=experiments.get_job(request.caller, job_id))
+    return _job_response(request, job_id)
+
+
+def _job_response(request: PageRequest, job_id: UUID) -> HttpResponse:
+    job = experiments.get_job(request.caller, job_id)
+    return json_response(experiments.jobs_json(request.caller, [job])[0])

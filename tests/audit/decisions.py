@@ -164,6 +164,7 @@ post /datasets/upload-experiment -> dataset.created
 post /datasets/comparative -> [work]
 post /datasets/<uuid:dataset_id>/experiment-jobs -> experiment.started
 post /experiment-jobs/<uuid:job_id>/cancel -> experiment.cancelled
+post /experiment-jobs/<uuid:job_id>/resume -> experiment.resumed
 post /o/<uuid:workspace_id>/datasets/<uuid:dataset_id>/experiments/run -> experiment.started
 post /o/<uuid:workspace_id>/experiment-jobs/<uuid:job_id>/cancel -> experiment.cancelled
 delete /datasets/comparative/<uuid:comparison_id> -> comparison.deleted
@@ -235,6 +236,10 @@ delete /o/<uuid:workspace_id>/playground/draft -> [view]
 post /o/<uuid:workspace_id>/playground/shares -> [view]
 delete /o/<uuid:workspace_id>/playground/shares/<uuid:share_id> -> [view]
 post /o/<uuid:workspace_id>/playground/commits -> prompt.created
+post /o/<uuid:workspace_id>/playground/experiments -> experiment.started
+post /o/<uuid:workspace_id>/playground/experiments/estimate -> [asks]
+post /o/<uuid:workspace_id>/playground/experiments/<uuid:job_id>/cancel -> experiment.cancelled
+post /o/<uuid:workspace_id>/playground/experiments/<uuid:job_id>/resume -> experiment.resumed
 post /o/<uuid:workspace_id>/prompts/new -> prompt.created
 post /o/<uuid:workspace_id>/prompts/p/<str:repo>/edit -> [work]
 post /o/<uuid:workspace_id>/prompts/p/<str:repo>/commits/<str:commit>/tags -> prompt_tag.set

@@ -16,6 +16,7 @@ def job_json(job: ExperimentJob) -> dict[str, Any]:
         "experiment_name": job.experiment.name,
         "deployment_id": job.deployment_id,
         "assistant_id": job.assistant_id,
+        "runner": job.runner,
         "as_of": job.version_at,
         "splits": job.splits,
         "input_mapping": job.input_mapping,

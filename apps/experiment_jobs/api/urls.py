@@ -20,4 +20,9 @@ urlpatterns = [
         views.CancelExperimentJobView.as_view(),
         name="experiment-job-cancel",
     ),
+    path(
+        "experiment-jobs/<uuid:job_id>/resume",
+        views.ResumeExperimentJobView.as_view(),
+        name="experiment-job-resume",
+    ),
 ]

@@ -106,3 +106,16 @@ class CancelExperimentJobView(WorkspaceAPIView):
         job = jobs.get_job(self.workspace_id, job_id)
         jobs.cancel_job(job=job)
         return Response(job_json(jobs.get_job(self.workspace_id, job_id)))
+
+
+class ResumeExperimentJobView(WorkspaceAPIView):
+    required_permission = Permission.EXPERIMENTS_WRITE
+
+    @extend_schema(request=None, responses=dict)
+    def post(self, request: ApiRequest, job_id: UUID) -> Response:
+        """Continue an ended job with the rows that have no result; failed ones run again."""
+        job = jobs.get_job(self.workspace_id, job_id)
+        for permission in START_PERMISSIONS:
+            request.auth.require(permission)
+        jobs.resume_job(job=job)
+        return Response(job_json(jobs.get_job(self.workspace_id, job_id)))

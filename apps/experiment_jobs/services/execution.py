@@ -1,9 +1,9 @@
-"""Executes experiment jobs: records ended agent runs and starts the next ones.
+"""Executes experiment jobs: records ended runs of their targets and starts the next ones.
 
 A periodic task calls this every second; all state is in rows, so it resumes after any crash. One
-transaction creates agent runs with their root runs and marks the steps as running; another records
-an end once, in the root run, the step and the job's counters. Each organization has a limit of
-open runs, which its jobs share, so that experiments leave slots to other runs.
+transaction creates runs of targets with their root runs and marks the steps as running; another
+records an end once, in the root run, the step and the job's counters. Each organization has a limit
+of open runs, which its jobs share, so that experiments leave slots to other runs.
 """
 
 from __future__ import annotations
@@ -20,30 +20,22 @@ from uuid import UUID
 import msgspec
 from django.conf import settings
 from django.db import connection, transaction
-from django.db.models import TextField
-from django.db.models.functions import Cast
 from django.utils import timezone
 
-from apps.agent_server import errors as agent_errors
-from apps.agent_server.models import AgentRun, Thread
-from apps.agent_server.schemas.runs import RunBody
-from apps.agent_server.scope import Scope
-from apps.agent_server.services import runs
-from apps.agent_server.services.runs import TraceParent
-from apps.agent_server.statuses import OPEN, RunStatus
 from apps.core import errors as core_errors
 from apps.core.errors import AppError
-from apps.core.json import dumps, loads_exact
+from apps.core.json import dumps
 from apps.datasets.models import ExampleRevision
+from apps.experiment_jobs.dotted_orders import step_dotted_order
 from apps.experiment_jobs.input_mapping import MissingInput, build_input
 from apps.experiment_jobs.models import ExperimentJob, ExperimentStep
-from apps.experiment_jobs.services.jobs import scope_of, stop_job
+from apps.experiment_jobs.runners import RunEnd, Runner, RunnerBusy, get_runner
+from apps.experiment_jobs.services.jobs import stop_job
 from apps.experiment_jobs.statuses import JobStatus, StepStatus
 from apps.experiments.services.results import load_revisions
 from apps.ingest.decoders import IngestRequest
 from apps.ingest.operations import RunOperation, WireRun
 from apps.ingest.services.ingest_runs import ingest
-from apps.trace_store.dotted_order import format_segment
 from apps.tracing.services import update_project
 from apps.usage import quotas
 from apps.usage.quotas import UsageLimitExceeded
@@ -122,13 +114,12 @@ def _try_lock(organization_id: UUID) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """A step whose agent run has ended or was deleted."""
+    """A step whose run has ended or was deleted."""
 
     step: ExperimentStep
     status: StepStatus
     update: RunOperation
-    thread: UUID | None = None
-    """The thread that nothing needs any more."""
+    end: RunEnd
 
 
 def _record_ends(job: ExperimentJob) -> bool:
@@ -137,75 +128,34 @@ def _record_ends(job: ExperimentJob) -> bool:
     }
     if not steps:
         return False
-    agent_runs = AgentRun.objects.for_workspace(job.workspace_id).filter(pk__in=steps)
-    statuses = dict(agent_runs.values_list("pk", "status"))
-    ended = [run_id for run_id in steps if statuses.get(run_id) not in OPEN]
+    runner = get_runner(job)
+    ended = runner.find_ended(job, list(steps))
     for first in range(0, len(ended), MAX_ENDS):
         batch = ended[first : first + MAX_ENDS]
-        rows = agent_runs.filter(pk__in=batch).values_list(
-            "pk", "status", "error", "ended_at", "thread_id",
-            Cast("thread__values", TextField()), Cast("thread__interrupts", TextField()),
-        )  # fmt: skip
-        results = {row[0]: row[1:] for row in rows}
-        _record(job, [_build_end(job, steps[run_id], results.get(run_id)) for run_id in batch])
+        ends = runner.read_ends(job, batch)
+        _record(job, [_build_end(job, steps[run_id], ends[run_id]) for run_id in batch])
     return bool(ended)
 
 
-def _build_end(job: ExperimentJob, step: ExperimentStep, row: tuple[Any, ...] | None) -> _Ended:
-    if row is None:
-        error = "The agent run was deleted before its result was read."
-        return _Ended(step, StepStatus.FAILED, _root_update(job, step, error=error))
-    status, error, ended_at, thread, values, interrupts = row
-    update = _root_update(
-        job,
-        step,
-        ended_at=ended_at,
-        outputs=_build_outputs(values, interrupts),
-        error=None if status == RunStatus.SUCCESS else _error_text(status, error),
-    )
-    return _Ended(step, _step_status(job, status), update, thread)
+def _build_end(job: ExperimentJob, step: ExperimentStep, end: RunEnd) -> _Ended:
+    update = _root_update(job, step, ended_at=end.ended_at, outputs=end.outputs, error=end.error)
+    return _Ended(step, _step_status(job, end), update, end)
 
 
-def _step_status(job: ExperimentJob, status: str) -> StepStatus:
-    if status == RunStatus.SUCCESS:
+def _step_status(job: ExperimentJob, end: RunEnd) -> StepStatus:
+    if end.error is None:
         return StepStatus.SUCCEEDED
-    is_cancelled = job.status == JobStatus.CANCELLING and status == RunStatus.INTERRUPTED
+    is_cancelled = job.status == JobStatus.CANCELLING and end.is_interrupted
     return StepStatus.CANCELLED if is_cancelled else StepStatus.FAILED
 
 
-def _build_outputs(values: str | None, interrupts: str | None) -> msgspec.Raw:
-    """Return the thread's values as an object, with `__interrupt__` as `wait` returns it."""
-    if values is None:
-        return msgspec.Raw(b"{}")
-    waiting = [
-        item for items in (loads_exact(interrupts or "null") or {}).values() for item in items
-    ]
-    if values.lstrip().startswith("{") and not waiting:
-        return msgspec.Raw(values.encode())
-    content = loads_exact(values)
-    outputs = content if isinstance(content, dict) else {"output": content}
-    if waiting:
-        outputs["__interrupt__"] = waiting
-    return msgspec.Raw(dumps(outputs))
-
-
-def _error_text(status: str, error: dict[str, Any] | None) -> str:
-    if not error:
-        return f"The run ended with the status {status}."
-    return f"{error.get('error', status)}: {error.get('message', '')}"
-
-
 def _record(job: ExperimentJob, ended: Sequence[_Ended]) -> None:
-    """Store the ends in root runs, steps and job, and leave the threads to the purge."""
+    """Store the ends in root runs, steps and job."""
     ended = _write_ends(job, ended)
     for status in {item.status for item in ended}:
         ids = [item.step.pk for item in ended if item.status == status]
         _steps(job).filter(pk__in=ids).update(status=status)
-    # As after stateless runs, the purge deletes them after the traces of lost hosts were closed.
-    threads = Thread.objects.for_workspace(job.workspace_id)
-    threads.filter(pk__in=[item.thread for item in ended if item.thread is not None]).update(
-        temporary=True, updated_at=timezone.now()
-    )
+    get_runner(job).release(job, [item.end for item in ended])
     statuses = Counter(item.status for item in ended)
     job.failed_count += statuses[StepStatus.FAILED]
     job.succeeded_count += statuses[StepStatus.SUCCEEDED]
@@ -234,7 +184,7 @@ def _write_refusal(job: ExperimentJob, item: _Ended, reason: str) -> _Ended:
             _ingest(job, [update])
     except AppError as error:
         logger.warning("The root run %s stays open: %s", item.step.pk, error.detail)
-    return _Ended(item.step, StepStatus.FAILED, update, item.thread)
+    return _Ended(item.step, StepStatus.FAILED, update, item.end)
 
 
 # Starts of runs
@@ -270,8 +220,6 @@ def _start_or_stop(job: ExperimentJob, count: int) -> bool:
     try:
         with transaction.atomic():
             return _start(job, count)
-    except agent_errors.AgentNotReady:
-        return False
     except UsageLimitExceeded as error:
         if "Retry-After" in error.headers:
             return False  # a limit per hour
@@ -284,12 +232,10 @@ def _start_or_stop(job: ExperimentJob, count: int) -> bool:
 
 def _start(job: ExperimentJob, count: int) -> bool:
     """Start runs; raises an `AppError` if no run of the job can be started."""
-    if job.deployment is None:
-        raise agent_errors.NoSuchAgent
     if job.dataset.deleted_at is not None or job.experiment.deleted_at is not None:
         raise core_errors.Conflict("The dataset or the experiment was deleted.")
-    scope = scope_of(job.deployment)
-    if not count or job.deployment.is_stopped:
+    runner = get_runner(job)
+    if not runner.check(job) or not count:
         return False
     quotas.check(job.workspace_id)
     steps = list(_steps(job).pending().order_by("position")[:count])
@@ -299,8 +245,8 @@ def _start(job: ExperimentJob, count: int) -> bool:
         step.started_at = timezone.now()
         revision = revisions.get(step.example_id)
         try:
-            step.agent_run_id = _create_run(job, step, scope, revision)
-        except agent_errors.QueueFull:
+            step.agent_run_id = _create_run(job, step, runner, revision)
+        except RunnerBusy:
             break
         except (MissingInput, AppError) as error:
             failed.append(step)
@@ -323,29 +269,15 @@ def _start(job: ExperimentJob, count: int) -> bool:
 
 
 def _create_run(
-    job: ExperimentJob, step: ExperimentStep, scope: Scope, revision: ExampleRevision | None
+    job: ExperimentJob, step: ExperimentStep, runner: Runner, revision: ExampleRevision | None
 ) -> UUID:
-    """Create the agent run of the step, below its root run, and return the id."""
+    """Create the run of the step, below its root run, and return the id."""
     if revision is None:
         raise MissingInput("The example was erased.")
-    body = RunBody(
-        assistant_id=str(job.assistant_id),
-        input=build_input(job.input_mapping, revision.inputs),
-        metadata={"experiment_id": str(job.experiment_id), "example_id": str(step.example_id)},
-        # The result is read before the thread is deleted.
-        on_completion="keep",
-    )
-    parent = TraceParent(_dotted_order(step), job.experiment.name)
-    with transaction.atomic():
-        return runs.create_stateless(scope, body, trace_parent=parent).run_id
+    return runner.start(job, step, build_input(job.input_mapping, revision.inputs))
 
 
 # Root runs
-
-
-def _dotted_order(step: ExperimentStep) -> str:
-    assert step.started_at is not None  # noqa: S101  (set before the run is created)
-    return format_segment(step.started_at, step.pk)
 
 
 def _root_create(
@@ -358,7 +290,7 @@ def _root_create(
     """The root run of a step; with an error, a run that has ended."""
     assert step.started_at is not None  # noqa: S101
     run = _wire_run(job, step)
-    run.name = job.deployment.name if job.deployment is not None else job.experiment.name
+    run.name = get_runner(job).root_name(job)
     run.run_type = "chain"
     run.start_time = step.started_at.isoformat()
     run.reference_example_id = step.example_id
@@ -391,7 +323,7 @@ def _wire_run(job: ExperimentJob, step: ExperimentStep) -> WireRun:
     return WireRun(
         id=step.pk,
         trace_id=step.pk,
-        dotted_order=_dotted_order(step),
+        dotted_order=step_dotted_order(step),
         session_id=job.experiment_id,
     )
 

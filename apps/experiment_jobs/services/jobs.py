@@ -1,4 +1,4 @@
-"""Creates and cancels experiment jobs."""
+"""Creates, cancels and resumes experiment jobs."""
 
 from __future__ import annotations
 
@@ -11,25 +11,23 @@ from uuid import UUID
 from django.db import connection, transaction
 from django.utils import timezone
 
-from apps.agent_server import errors as agent_errors
-from apps.agent_server.scope import Scope, graph_context_for
-from apps.agent_server.services import assistants, cancel_runs
 from apps.audit.actions import Action
 from apps.audit.services import Target, record
 from apps.core.connections import raw_cursor
 from apps.core.ids import uuid7
 from apps.datasets.models import Dataset, ExampleRevision
-from apps.deployments import routes
 from apps.deployments.models import Deployment
-from apps.deployments.routes import STUDIO_USER
 from apps.experiment_jobs import errors
 from apps.experiment_jobs.input_mapping import check_mapping
 from apps.experiment_jobs.models import ExperimentJob, ExperimentStep
 from apps.experiment_jobs.querysets import ExperimentJobQuerySet
-from apps.experiment_jobs.statuses import JobStatus
+from apps.experiment_jobs.runners import AGENT, PreparedTarget, get_runner
+from apps.experiment_jobs.services.agent_runner import prepare_agent
+from apps.experiment_jobs.statuses import JobStatus, StepStatus
 from apps.organizations.permissions import Permission
 from apps.tracing.models import Project
 from apps.tracing.services import create_project
+from apps.tracing.services.deletion import delete_traces
 
 MAX_OPEN_JOBS = 20
 """Unfinished jobs of one workspace."""
@@ -57,7 +55,8 @@ class JobPlan:
     """What a job runs; the experiment's name is generated if there is none."""
 
     dataset: Dataset
-    deployment: Deployment
+    deployment: Deployment | None = None
+    """None for a target that is no deployment."""
     assistant_id: str | None = None
     """The id of an assistant, or the name of a graph; None for the deployment's only graph."""
     version_at: datetime | None = None
@@ -72,22 +71,30 @@ class JobPlan:
     metadata: dict[str, Any] = field(default_factory=dict)
 
 
-@transaction.atomic
 def create_job(*, plan: JobPlan, user_id: UUID | None) -> ExperimentJob:
+    """Create an experiment on the plan's deployment.
+
+    Raises the errors of `create_target_job`, and those of an agent that does not serve or lacks
+    the assistant.
+    """
+    assert plan.deployment is not None  # noqa: S101  (other targets have their own service)
+    target = prepare_agent(plan.deployment, plan.assistant_id)
+    return create_target_job(plan=plan, runner=AGENT, target=target, user_id=user_id)
+
+
+@transaction.atomic
+def create_target_job(
+    *, plan: JobPlan, runner: str, target: PreparedTarget, user_id: UUID | None
+) -> ExperimentJob:
     """Create the experiment with a step for each example and repetition; a task executes them.
 
-    Raises `NoExamples`, `TooManyRuns`, `TooManyJobs`, `InvalidMapping`, `ProjectNameTaken`, and
-    the errors of an agent that does not serve or lacks the assistant.
+    Raises `NoExamples`, `TooManyRuns`, `TooManyJobs`, `InvalidMapping`, `ProjectNameTaken`.
     """
     dataset, workspace_id = plan.dataset, plan.dataset.workspace_id
     if plan.input_mapping is not None:
         check_mapping(plan.input_mapping)
-    if plan.deployment.is_stopped:
-        raise agent_errors.AgentStopped
-    scope = scope_of(plan.deployment)
-    assistant_id = _find_assistant(scope, plan.assistant_id)
     version_at = plan.version_at or dataset.latest_version_at
-    example_ids = _find_examples(dataset, version_at, plan.splits, MAX_STEPS // plan.repetitions)
+    example_ids = find_examples(dataset, version_at, plan.splits, MAX_STEPS // plan.repetitions)
     _lock_jobs_of(workspace_id)
     jobs = ExperimentJob.objects.for_workspace(workspace_id)
     if jobs.unfinished().count() >= MAX_OPEN_JOBS:
@@ -95,9 +102,11 @@ def create_job(*, plan: JobPlan, user_id: UUID | None) -> ExperimentJob:
     job = ExperimentJob(
         workspace_id=workspace_id,
         dataset=dataset,
-        experiment=_create_experiment(plan, scope, assistant_id, version_at, len(example_ids)),
-        deployment=plan.deployment,
-        assistant_id=assistant_id,
+        experiment=_create_experiment(plan, target, version_at, len(example_ids)),
+        deployment=target.deployment,
+        assistant_id=target.assistant_id,
+        runner=runner,
+        target=target.content,
         version_at=version_at,
         splits=list(plan.splits),
         input_mapping=plan.input_mapping,
@@ -113,7 +122,7 @@ def create_job(*, plan: JobPlan, user_id: UUID | None) -> ExperimentJob:
         Target("experiment", job.experiment_id, job.experiment.name),
         after={
             "dataset_id": dataset.pk,
-            "deployment": plan.deployment.name,
+            "deployment" if target.deployment is not None else "target": target.name,
             "run_count": job.total_count,
         },
         workspace_id=workspace_id,
@@ -121,36 +130,10 @@ def create_job(*, plan: JobPlan, user_id: UUID | None) -> ExperimentJob:
     return job
 
 
-def scope_of(deployment: Deployment) -> Scope:
-    """Return the scope of the deployment's agent for the platform's own runs.
-
-    Custom authentication sees the user that platform members are. Raises `NoSuchAgent`,
-    `AgentNotReady`, and `PlatformUsersRefused`.
-    """
-    route = None if deployment.deleted_at else routes.find_route(deployment.slug)
-    if route is None or route.deployment_id != deployment.pk:
-        raise agent_errors.NoSuchAgent
-    if route.active_revision_id is None:
-        raise agent_errors.AgentNotReady
-    auth = route.serving.auth
-    if auth is None:
-        return Scope(route)
-    if auth.disable_studio_auth:
-        raise errors.PlatformUsersRefused
-    return Scope(route, user=STUDIO_USER, graph_context=graph_context_for(STUDIO_USER))
-
-
-def _find_assistant(scope: Scope, name_or_id: str | None) -> UUID:
-    if name_or_id is None:
-        if len(scope.route.graph_ids) != 1:
-            raise agent_errors.UnknownGraph("", scope.route.graph_ids)
-        name_or_id = scope.route.graph_ids[0]
-    return assistants.get(scope, assistants.resolve_id(scope, name_or_id)).assistant_id
-
-
-def _find_examples(
+def find_examples(
     dataset: Dataset, version_at: datetime, splits: Sequence[str], max_count: int
 ) -> list[UUID]:
+    """The ids of the examples of a version, newest first. Raises `NoExamples`, `TooManyRuns`."""
     rows = ExampleRevision.objects.for_workspace(dataset.workspace_id).filter(dataset=dataset)
     rows = rows.as_of(version_at)
     if splits:
@@ -175,20 +158,17 @@ def _lock_jobs_of(workspace_id: UUID) -> None:
 
 
 def _create_experiment(
-    plan: JobPlan, scope: Scope, assistant_id: UUID, version_at: datetime, example_count: int
+    plan: JobPlan, target: PreparedTarget, version_at: datetime, example_count: int
 ) -> Project:
     metadata = {
         **plan.metadata,
         "num_repetitions": plan.repetitions,
         "dataset_version": version_at.isoformat(),
-        "deployment_id": str(plan.deployment.pk),
-        "deployment_name": plan.deployment.name,
-        "revision_id": str(scope.route.active_revision_id),
-        "assistant_id": str(assistant_id),
+        **target.metadata,
     }
     if plan.splits:
         metadata["dataset_splits"] = list(plan.splits)
-    prefix = plan.prefix or plan.deployment.name
+    prefix = plan.prefix or target.name
     return create_project(
         workspace_id=plan.dataset.workspace_id,
         name=plan.name or f"{prefix}-{uuid7().hex[-8:]}",
@@ -266,10 +246,63 @@ def stop_job(job: ExperimentJob, error: str = "") -> None:
     """Start no further runs and interrupt the open ones. The job's row is locked."""
     job.status, job.error = JobStatus.CANCELLING, error
     job.save(update_fields=["status", "error", "updated_at"])
-    route = None if job.deployment is None else routes.find_route(job.deployment.slug)
-    if route is None:
-        return  # the runs were deleted with the deployment
     steps = ExperimentStep.objects.for_workspace(job.workspace_id).running().filter(job=job)
     run_ids = [run_id for run_id in steps.values_list("agent_run_id", flat=True) if run_id]
     if run_ids:
-        cancel_runs.cancel(Scope(route), "interrupt", run_ids=run_ids)
+        get_runner(job).stop(job, run_ids)
+
+
+def resume_job(*, job: ExperimentJob) -> ExperimentJob:
+    """Continue a job that was cancelled or failed, with the steps that have no result.
+
+    Failed steps run again: their results are deleted. Raises `JobNotResumable` and
+    `TooManyJobs`.
+    """
+    with transaction.atomic():
+        _lock_jobs_of(job.workspace_id)
+        row = _lock(job)
+        jobs = ExperimentJob.objects.for_workspace(job.workspace_id)
+        if not row.is_open and jobs.unfinished().count() >= MAX_OPEN_JOBS:
+            raise errors.TooManyJobs
+        steps = ExperimentStep.objects.for_workspace(row.workspace_id).filter(job=row)
+        again = steps.filter(status__in=[StepStatus.FAILED, StepStatus.CANCELLED])
+        if row.is_open or row.finished_count + _count_unstarted(row) < row.total_count:
+            raise errors.JobNotResumable
+        replaced = list(again)
+        if not replaced and not steps.pending().exists():
+            raise errors.JobNotResumable
+        _replace_steps(row, replaced)
+        row.failed_count = 0
+        row.status, row.error, row.ended_at = JobStatus.RUNNING, "", None
+        row.save(update_fields=["failed_count", "status", "error", "ended_at", "updated_at"])
+        record(
+            Action.EXPERIMENT_RESUMED,
+            Target("experiment", row.experiment_id, row.experiment.name),
+            after={"finished": row.finished_count, "run_count": row.total_count},
+            workspace_id=row.workspace_id,
+        )
+    if replaced:
+        delete_traces(project=row.experiment, trace_ids=[step.pk for step in replaced])
+    return row
+
+
+def _count_unstarted(job: ExperimentJob) -> int:
+    """Steps without a result; steps of jobs that ended long ago are deleted."""
+    steps = ExperimentStep.objects.for_workspace(job.workspace_id).filter(job=job)
+    return steps.filter(status__in=[StepStatus.PENDING, StepStatus.CANCELLED]).count()
+
+
+def _replace_steps(job: ExperimentJob, steps: Sequence[ExperimentStep]) -> None:
+    """Put steps with new ids, that is with new root runs, in the places of these."""
+    rows = ExperimentStep.objects.for_workspace(job.workspace_id)
+    rows.filter(pk__in=[step.pk for step in steps]).delete()
+    rows.bulk_create(
+        ExperimentStep(
+            workspace_id=job.workspace_id,
+            job=job,
+            example_id=step.example_id,
+            repetition=step.repetition,
+            position=step.position,
+        )
+        for step in steps
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
+
 from apps.core.callers import Caller
 from apps.core.sync_bridge import in_thread
 from apps.playground.services import recording
@@ -23,8 +25,9 @@ async def complete(call: PreparedCall) -> CallExecution:
     """Wait for the whole reply. Raises `PlaygroundBusy`, and the errors of `stream_chat`."""
     with call_slots.hold(call.organization_id):
         execution = CallExecution(call)
-        async for _ in execution.run():
-            pass
+        async with aclosing(execution.run()) as events:
+            async for _ in events:
+                pass
     return execution
 
 
@@ -36,8 +39,9 @@ async def complete_recorded(column: ColumnCall) -> tuple[CallExecution, CallResu
         await in_thread(recording.store, column.workspace_id, [start])
         result = None
         try:
-            async for _ in execution.run():
-                pass
+            async with aclosing(execution.run()) as events:
+                async for _ in events:
+                    pass
             result = execution.result()
         except Exception as exception:
             error = str(exception)

@@ -117,7 +117,7 @@ def from_example(caller: Caller, example_id: UUID) -> dict[str, Any]:
     caller.require(Permission.DATASETS_READ)
     example = get_example(caller.workspace_id, example_id)
     inputs: dict[str, Any] = example.inputs
-    messages = list(_convert_messages(parse_messages(inputs)))
+    messages = list(convert_messages(parse_messages(inputs)))
     setting = Setting(messages, default_model(caller), template_format="none")
     if not messages:
         names = [name for name in inputs if name.isidentifier()]
@@ -138,7 +138,7 @@ def from_run(caller: Caller, run_id: UUID) -> dict[str, Any]:
     if run is None:
         raise RunNotFound
     inputs, extra = run.value(Payload.INPUTS), run.value(Payload.EXTRA) or {}
-    messages = list(_convert_messages(parse_messages(inputs)))
+    messages = list(convert_messages(parse_messages(inputs)))
     if not messages:
         raise errors.CannotPrefill("The run has no messages of a model call.")
     params = extra.get("invocation_params")
@@ -166,7 +166,7 @@ def _read_prompt(metadata: Mapping[str, Any]) -> PromptReference | None:
 def _recorded(run: RunDetail) -> dict[str, Any]:
     """The reply of the run as the end of a column's stream has it."""
     row = run.row
-    replies = list(_convert_messages(parse_messages(run.value(Payload.OUTPUTS))))
+    replies = list(convert_messages(parse_messages(run.value(Payload.OUTPUTS))))
     reply = next((message for message in reversed(replies) if message.role == "ai"), None)
     usage, details = row.usage, row.usage.details or {}
     first_token = row.first_token_time
@@ -258,7 +258,7 @@ def _read_schema(params: Mapping[str, Any]) -> dict[str, Any] | None:
     return schema if isinstance(schema, dict) else None
 
 
-def _convert_messages(messages: Iterable[Message]) -> Iterator[ChatMessage]:
+def convert_messages(messages: Iterable[Message]) -> Iterator[ChatMessage]:
     """Yield the messages, and after each the results of its tool calls."""
     for message in messages:
         calls = [

@@ -1,0 +1,102 @@
+"""The thread of a worker process that makes the calls of experiments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from apps.experiment_jobs.models import ExperimentJob
+from apps.experiment_jobs.services import execution
+from apps.playground import call_worker
+from apps.playground.call_worker import CallWorker
+from apps.playground.models import ModelCall
+from tests.factories.datasets import make_dataset
+from tests.installation import wait_until
+from tests.playground.conftest import send, setting
+from tests.providers.fake_provider import Reply
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("keys")]
+
+
+@pytest.fixture
+def shared_connection() -> None:
+    """The worker's thread has a connection of its own."""
+
+
+@pytest.fixture
+def worker() -> Iterator[CallWorker]:
+    worker = CallWorker()
+    yield worker
+    worker.stop()
+
+
+@pytest.fixture
+def job(page, workspace, base) -> ExperimentJob:
+    dataset = make_dataset(workspace, *({"question": f"Question {n}"} for n in range(8)))
+    body = {
+        "dataset_id": str(dataset.pk),
+        "columns": [{"letter": "A", "setting": setting()}],
+        "concurrency": 4,
+    }
+    created = send(page, f"{base}/experiments", body).json()["jobs"][0]
+    return ExperimentJob.unscoped.select_related("workspace").get(pk=created["id"])
+
+
+def advance(job: ExperimentJob) -> None:
+    execution.advance_organization(job.workspace.organization_id)
+    job.refresh_from_db()
+
+
+def test_calls_of_a_job_are_made_side_by_side_until_it_is_complete(job, worker, provider):
+    provider.answer = Reply("One two", seconds_per_word=0.05)
+
+    def is_complete() -> bool:
+        advance(job)
+        worker.wake()
+        return job.status == "completed"
+
+    wait_until(is_complete, seconds=60)
+
+    assert (job.succeeded_count, len(provider.requests)) == (8, 8)
+    assert 1 < provider.max_open_count <= 4
+
+
+def test_cancelled_call_is_stopped_within_seconds(job, worker, provider, monkeypatch):
+    provider.answer = Reply("word " * 2000, seconds_per_word=0.02)
+    monkeypatch.setattr(call_worker, "EXTEND_SECONDS", 0.1)
+    advance(job)
+    worker.wake()
+    wait_until(lambda: provider.open_count == 4, seconds=30)
+
+    ModelCall.unscoped.update(status="cancelled", error="The experiment was cancelled.")
+
+    assert provider.aborted.wait(20)
+    wait_until(lambda: provider.open_count == 0, seconds=30)
+    assert set(ModelCall.unscoped.values_list("status", flat=True)) == {"cancelled"}
+
+
+def test_calls_of_a_stopped_worker_are_made_by_another_one(job, provider):
+    provider.answer = Reply("word " * 2000, seconds_per_word=0.02)
+    first = CallWorker()
+    advance(job)
+    first.wake()
+    wait_until(lambda: provider.open_count == 4, seconds=30)
+    first.stop()
+    provider.answer = Reply("Fine")
+    ModelCall.unscoped.filter(status="running").update(due_at="2026-01-01T00:00:00Z")
+
+    second = CallWorker()
+    try:
+
+        def is_complete() -> bool:
+            advance(job)
+            second.wake()
+            return job.status == "completed"
+
+        wait_until(is_complete, seconds=60)
+    finally:
+        second.stop()
+
+    assert (job.succeeded_count, job.failed_count) == (8, 0)
+    assert sorted(ModelCall.unscoped.values_list("attempt", flat=True)) == [1] * 4 + [2] * 4
