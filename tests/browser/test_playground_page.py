@@ -8,9 +8,12 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from apps.experiment_jobs.services import execution
 from apps.organizations.services.workspaces import set_secrets
+from apps.playground.call_worker import CallWorker
 from apps.playground.models import Draft
 from apps.prompts.models import Repository
+from apps.tracing.models import Project
 from tests.browser.test_accessibility import VARIANTS, axe_violations, find_problems
 from tests.factories.datasets import make_dataset
 from tests.factories.prompts import create_commit, create_prompt
@@ -19,6 +22,7 @@ from tests.providers.conftest import KEY, provider
 from tests.providers.fake_provider import Reply
 
 __all__ = ["provider"]
+pytestmark = pytest.mark.usefixtures("keys")
 QUESTION = "How long does a refund take?"
 SEARCH = {
     "name": "search",
@@ -110,7 +114,7 @@ def test_playground_passes_axe_and_fits_the_viewport(session, keys, variants):
     assert find_problems(session.page, playground_paths(session), variants) == {}
 
 
-def test_model_run_opens_by_key_and_its_reply_streams_without_the_key(session, keys, provider):
+def test_model_run_opens_by_key_and_its_reply_streams_without_the_key(session, provider):
     provider.answer = Reply(text="A refund takes five days.", thinking="The policy says so.")
     run_id = ingest_model_run(session.workspace)
     project_id = read_run(session.workspace, run_id).row.project_id
@@ -139,7 +143,7 @@ def test_model_run_opens_by_key_and_its_reply_streams_without_the_key(session, k
     assert axe_violations(page) == []
 
 
-def test_columns_are_duplicated_run_alone_and_compared_by_keys(session, keys, provider):
+def test_columns_are_duplicated_run_alone_and_compared_by_keys(session, provider):
     def answer(received):
         text = received.json()["messages"][0]["content"]
         return Reply(text=f"It takes {'five' if text == QUESTION else 'seven'} days.")
@@ -170,7 +174,7 @@ def test_columns_are_duplicated_run_alone_and_compared_by_keys(session, keys, pr
     expect(column(page, "B").locator("ins")).to_have_count(0)
 
 
-def test_result_of_a_tool_call_continues_the_reply(session, keys, provider):
+def test_result_of_a_tool_call_continues_the_reply(session, provider):
     provider.answer = Reply(text="", tool_calls=[("search", {"q": "refund"})])
     save_draft(session, setting(tools=[SEARCH]))
     page = open_playground(session)
@@ -191,7 +195,7 @@ def test_result_of_a_tool_call_continues_the_reply(session, keys, provider):
     expect(page.locator(".tool-call-result")).to_contain_text("Refunds take six days.")
 
 
-def test_failures_of_providers_are_explained_in_their_column(session, keys, provider):
+def test_failures_of_providers_are_explained_in_their_column(session, provider):
     provider.answer = Reply(status=429, headers={"retry-after": "2"}, error="Slow down.")
     anthropic = setting(model={"provider": "anthropic", "model": "claude-sonnet-4-5"})
     save_draft(session, setting(), anthropic)
@@ -219,7 +223,7 @@ def test_failures_of_providers_are_explained_in_their_column(session, keys, prov
     session.console_errors.remove(refused[0])
 
 
-def test_escape_stops_the_reply_and_the_call_of_the_provider(session, keys, provider):
+def test_escape_stops_the_reply_and_the_call_of_the_provider(session, provider):
     provider.answer = Reply(text="word " * 200, seconds_per_word=0.05)
     save_draft(session, setting())
     page = open_playground(session)
@@ -234,7 +238,7 @@ def test_escape_stops_the_reply_and_the_call_of_the_provider(session, keys, prov
     assert provider.aborted.wait(30)
 
 
-def test_reply_that_breaks_the_schema_is_marked_at_its_path(session, keys, provider):
+def test_reply_that_breaks_the_schema_is_marked_at_its_path(session, provider):
     provider.answer = Reply(text='{"items": [{"id": 1}]}')
     schema = {
         "type": "object",
@@ -263,7 +267,7 @@ def test_reply_that_breaks_the_schema_is_marked_at_its_path(session, keys, provi
     assert axe_violations(page) == []
 
 
-def test_repeated_runs_state_their_spread_and_their_different_answers(session, keys, provider):
+def test_repeated_runs_state_their_spread_and_their_different_answers(session, provider):
     texts = iter(["Five days.", "Six days.", "Five days."])
     provider.answer = lambda _: Reply(text=next(texts))
     save_draft(session, setting())
@@ -277,7 +281,7 @@ def test_repeated_runs_state_their_spread_and_their_different_answers(session, k
     expect(page.locator(".play-reply")).to_have_count(2)
 
 
-def test_draft_is_kept_and_its_link_is_read_only(session, keys):
+def test_draft_is_kept_and_its_link_is_read_only(session):
     page = open_playground(session)
     page.get_by_label("Text of the message").nth(1).fill("Say {word}")
     page.get_by_label("word").fill("hello")
@@ -299,7 +303,7 @@ def test_draft_is_kept_and_its_link_is_read_only(session, keys):
     expect(page.get_by_label("Text of the message").nth(1)).to_be_enabled()
 
 
-def test_changed_prompt_is_marked_and_committed(session, keys):
+def test_changed_prompt_is_marked_and_committed(session):
     prompt = create_prompt(session.workspace, "support")
     head = create_commit(prompt, "Answer {question}.")
     page = open_playground(session, "?prompt=support")
@@ -325,7 +329,7 @@ def test_changed_prompt_is_marked_and_committed(session, keys):
     assert "Answer {question} briefly." in json.dumps(repository.head.manifest)
 
 
-def test_narrow_screen_shows_one_column_and_the_variables_as_a_sheet(session, keys):
+def test_narrow_screen_shows_one_column_and_the_variables_as_a_sheet(session):
     save_draft(session, setting(), setting("{question} {tone}"))
     session.page.set_viewport_size({"width": 390, "height": 844})
     page = open_playground(session)
@@ -343,7 +347,7 @@ def test_narrow_screen_shows_one_column_and_the_variables_as_a_sheet(session, ke
     assert not page.evaluate("document.documentElement.scrollWidth > innerWidth")
 
 
-def test_messages_are_added_moved_and_given_an_image(session, keys, provider):
+def test_messages_are_added_moved_and_given_an_image(session, provider):
     pixel = (
         b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x06\x00\x00\x00"
         b"\x1f\x15\xc4\x89\x00\x00\x00\rIDATx\x9cc\xf8\xcf\xc0P\x0f\x00\x04\x85\x01\x80\x84"
@@ -368,3 +372,66 @@ def test_messages_are_added_moved_and_given_an_image(session, keys, provider):
     assert (first["role"], first["content"]) == ("assistant", "Second")
     assert second["content"][0] == {"type": "text", "text": "First"}
     assert second["content"][1]["image_url"]["url"].startswith("data:image/png;base64,")
+
+
+@pytest.fixture
+def worker():
+    worker = CallWorker()
+    yield worker
+    worker.stop()
+
+
+@pytest.mark.parametrize(
+    ("example_count", "letters"),
+    [(6, "AB"), pytest.param(200, "ABC", marks=pytest.mark.slow)],
+)
+def test_columns_run_over_a_dataset_are_cancelled_resumed_and_recorded(
+    session, provider, worker, example_count, letters
+):
+    provider.answer = lambda received: Reply(
+        text=f"Re: {received.json()['messages'][0]['content']}"
+    )
+    questions = [{"question": f"Question {n}"} for n in range(example_count)]
+    dataset = make_dataset(session.workspace, *questions, name="support-golden")
+    save_draft(session, *(setting(f"{letter}: {{question}}") for letter in letters))
+    page = open_playground(session)
+
+    def work_until(text, letter="A"):
+        """Do what beat and the worker process do, until the line of the letter has the text."""
+        line = page.locator(".play-progress").nth("ABC".index(letter))
+        for _ in range(200):
+            execution.advance_organization(session.workspace.organization_id)
+            worker.wake()
+            page.wait_for_timeout(100)
+            if text in line.inner_text():
+                return
+        expect(line).to_contain_text(text)
+
+    page.get_by_role("button", name="Dataset", exact=True).click()
+    page.locator("[data-dataset]").select_option(str(dataset.pk))
+    matching = page.locator(".play-matching li")
+    expect(matching).to_have_count(len(letters))
+    expect(matching.first).to_have_text(f"A: {example_count} of {example_count} rows match")
+    page.get_by_label("Name of the experiments").fill("trial")
+    page.locator("[data-run-all]").click()
+    lines = page.locator(".play-progress")
+    expect(lines).to_have_count(len(letters))
+    lines.nth(1).get_by_role("button", name="Cancel").click()
+    work_until(f"{example_count} of {example_count}")
+    work_until("cancelled", "B")
+    assert axe_violations(page) == []
+
+    open_playground(session)
+    lines.nth(1).get_by_role("button", name="Resume").click()
+    work_until("completed", "B")
+    for letter in letters:
+        work_until("completed", letter)
+
+    cell = page.locator(".comparison-table tbody tr").first.locator(".comparison-output").nth(1)
+    expect(cell).to_contain_text("Re: B: Question")
+    assert len(provider.requests) == example_count * len(letters)
+    names = Project.objects.for_workspace(session.workspace).filter(name__startswith="trial")
+    assert names.count() == len(letters)
+    assert not page.evaluate("document.documentElement.scrollWidth > innerWidth")
+    page.get_by_role("link", name="Compare the experiments").click()
+    expect(page.locator(".compared-chip")).to_have_count(len(letters))
