@@ -23,9 +23,9 @@ from django.utils import timezone
 from apps.core.connections import close_dead
 from apps.core.errors import AppError
 from apps.playground.services import model_calls
+from apps.playground.services.call_records import CallResult
 from apps.playground.services.calls import CallExecution
 from apps.playground.services.model_calls import ClaimedCall
-from apps.playground.services.recording import CallResult
 
 log = logging.getLogger(__name__)
 

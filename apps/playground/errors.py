@@ -39,3 +39,9 @@ class CannotPrefill(errors.Invalid):
     """The source has no messages that the playground could show."""
 
     code, detail = "cannot_prefill", "The source has no messages."
+
+
+class QueryNotWritten(errors.AppError):
+    """The model's answer is no query."""
+
+    status, code, detail = 502, "query_not_written", "The model wrote no valid query."

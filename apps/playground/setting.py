@@ -17,7 +17,7 @@ MAX_NAME_LENGTH = 200
 LETTERS = "ABCDEFGHIJ"
 
 TemplateFormat = Literal["f-string", "mustache", "none"]
-Letter = Literal["A", "B", "C", "D", "E", "F", "G", "H", "I", "J"]
+ColumnLetter = Literal["A", "B", "C", "D", "E", "F", "G", "H", "I", "J"]
 T = TypeVar("T")
 
 
@@ -39,7 +39,7 @@ class Setting(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class Column(msgspec.Struct, forbid_unknown_fields=True):
-    letter: Letter
+    letter: ColumnLetter
     setting: Setting
 
 
@@ -65,7 +65,7 @@ class StreamBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     """A run of one column by hand."""
 
     setting: Setting
-    letter: Letter = "A"
+    letter: ColumnLetter = "A"
     variables: dict[str, Any] = {}
     history: list[ChatMessage] = []
     """Messages after those of the prompt: replies, and results of tools."""

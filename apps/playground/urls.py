@@ -3,9 +3,11 @@
 from django.urls import path
 
 from apps.playground import views
+from apps.playground.api.urls import urlpatterns as api
 
 _PLAYGROUND = "o/<uuid:workspace_id>/playground"
 urlpatterns = [
+    *api,
     path(f"{_PLAYGROUND}/models", views.models, name="playground-models"),
     path(f"{_PLAYGROUND}/stream", views.stream, name="playground-stream"),
     path(f"{_PLAYGROUND}/draft", views.draft, name="playground-draft"),

@@ -17,10 +17,10 @@ from apps.experiment_jobs.services import jobs
 from apps.organizations.permissions import Permission
 from apps.playground.services import (
     catalogue,
-    drafts,
     experiments,
     prefill,
     prompt_commits,
+    saved_columns,
     streaming,
 )
 from apps.playground.services.experiments import ExperimentBody
@@ -62,12 +62,12 @@ def draft(request: PageRequest) -> HttpResponse:
     workspace_id, user_id = request.caller.workspace_id, request.user.pk
     if request.method == "PUT":
         state = decode(request.body, State)
-        saved = drafts.save_draft(workspace_id=workspace_id, user_id=user_id, state=state)
+        saved = saved_columns.save_draft(workspace_id=workspace_id, user_id=user_id, state=state)
         return json_response({"updated_at": saved.updated_at})
     if request.method == "DELETE":
-        drafts.delete_draft(workspace_id=workspace_id, user_id=user_id)
+        saved_columns.delete_draft(workspace_id=workspace_id, user_id=user_id)
         return HttpResponse(status=204)
-    return json_response(drafts.load_draft(request.caller, user_id))
+    return json_response(saved_columns.load_draft(request.caller, user_id))
 
 
 @require_POST
@@ -75,8 +75,8 @@ def draft(request: PageRequest) -> HttpResponse:
 def shares(request: PageRequest) -> HttpResponse:
     """Keep the columns under a link for the members of the workspace."""
     body = decode(request.body, ShareBody)
-    share = drafts.create_share(caller=request.caller, title=body.title, state=body.state)
-    return json_response(drafts.share_json(share), 201)
+    share = saved_columns.create_share(caller=request.caller, title=body.title, state=body.state)
+    return json_response(saved_columns.share_json(share), 201)
 
 
 @require_http_methods(["GET", "DELETE"])
@@ -84,10 +84,10 @@ def shares(request: PageRequest) -> HttpResponse:
 def share(request: PageRequest, share_id: UUID) -> HttpResponse:
     """Return the columns of a link, or delete it."""
     if request.method == "DELETE":
-        row = drafts.get_share(request.caller.workspace_id, share_id)
-        drafts.delete_share(caller=request.caller, share=row)
+        row = saved_columns.get_share(request.caller.workspace_id, share_id)
+        saved_columns.delete_share(caller=request.caller, share=row)
         return HttpResponse(status=204)
-    return json_response(drafts.load_share(request.caller, share_id))
+    return json_response(saved_columns.load_share(request.caller, share_id))
 
 
 @require_GET

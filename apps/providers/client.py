@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncGenerator, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
@@ -50,6 +50,13 @@ class PreparedCall:
     request: ProviderRequest = field(repr=False)
     key: str | None = field(repr=False)
     organization_id: UUID
+    base_url: str
+
+    def with_chat(self, chat: ChatRequest) -> PreparedCall:
+        """The call of another request to the same model. Raises `BadChatRequest`."""
+        check_request(chat)
+        request = self.provider.adapter.build(chat, self.base_url, self.key)
+        return replace(self, request=request)
 
 
 def find_keys(workspace_id: UUID) -> set[str]:
@@ -77,7 +84,7 @@ def prepare_call(*, workspace_id: UUID, organization_id: UUID, chat: ChatRequest
         )
     request = provider.adapter.build(chat, base_url, key)
     transport.parse_address(request.url)
-    return PreparedCall(provider, request, key, organization_id)
+    return PreparedCall(provider, request, key, organization_id, base_url)
 
 
 def _choose_base_url(provider: Provider, chosen: str | None, stored: str | None) -> str:

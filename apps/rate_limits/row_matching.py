@@ -37,6 +37,8 @@ _OUTSIDE_EXACTLY = frozenset(
         *("/start", "/llms.txt", "/skill.md"),
     }
 )
+# Routes of the API below a first segment of pages.
+_COUNTED_EXACTLY = frozenset({"/prompts/invoke_prompt", "/prompts/canvas"})
 _SHARED_PAGE = re.compile(rf"/public/{_UUID}/[rd](?:/(?:{_UUID}|transcript|experiments))?")
 
 
@@ -49,6 +51,8 @@ def counted_path(path: str) -> str:
 
 def is_counted(path: str) -> bool:
     """Whether requests to the canonical path are limited; pages and agents are not."""
+    if path in _COUNTED_EXACTLY:
+        return True
     if path in _OUTSIDE_EXACTLY or path[1:].partition("/")[0] in _OUTSIDE:
         return False
     return _SHARED_PAGE.fullmatch(path) is None

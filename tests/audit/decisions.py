@@ -230,6 +230,16 @@ delete /repos/<str:owner>/<str:repo>/tags/<str:tag_name> -> prompt_tag.deleted
 delete /v1/platform/hub/repos/<str:owner>/<str:repo>/directories -> prompt.deleted
 post /v1/platform/hub/repos/<str:owner>/<str:repo>/directories/commits -> [work]
 
+post /playground-settings -> [work]
+patch /playground-settings/<uuid:playground_settings_id> -> [work]
+delete /playground-settings/<uuid:playground_settings_id> -> [work]
+post /prompts/invoke_prompt -> [work]
+post /prompts/canvas -> [work]
+post /generate -> [work]
+post /runs/generate-query -> [work]
+post /datasets/playground_experiment/batch -> experiment.started
+post /datasets/playground_experiment/stream -> experiment.started
+post /datasets/studio_experiment -> experiment.started
 post /o/<uuid:workspace_id>/playground/stream -> [work]
 put /o/<uuid:workspace_id>/playground/draft -> [view]
 delete /o/<uuid:workspace_id>/playground/draft -> [view]

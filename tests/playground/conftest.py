@@ -12,6 +12,7 @@ from django.test import Client
 
 from apps.core.http.loop_response import LoopResponse
 from apps.organizations.models import Workspace
+from apps.playground.api import views as api_views
 from apps.playground.services import completion, streaming
 from apps.trace_store.postgres import partitions
 from tests.providers.conftest import keys, provider
@@ -40,7 +41,7 @@ def shared_connection(db, monkeypatch) -> Iterator[None]:
         return await asyncio.to_thread(run, function, *args, **kwargs)
 
     own.inc_thread_sharing()
-    for module in (streaming, completion):
+    for module in (streaming, completion, api_views):
         monkeypatch.setattr(module, "in_thread", call)
     yield
     own.dec_thread_sharing()

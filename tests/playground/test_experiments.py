@@ -325,6 +325,18 @@ def test_estimate_counts_matching_examples_and_costs(page, workspace, base, data
         ({"dataset_id": "00000000-0000-0000-0000-000000000001"}, 404),
         ({"columns": [{"letter": "A", "setting": setting(model={"provider": "x"})}]}, 422),
         ({"evaluators": []}, 422),
+        ({"columns": [{"letter": "A", "setting": setting(name="x" * 300)}]}, 422),
+        (
+            {
+                "columns": [
+                    {
+                        "letter": "A",
+                        "setting": setting({"role": "human", "content": "x" * 2_100_000}),
+                    }
+                ]
+            },
+            422,
+        ),
     ],
 )
 def test_bad_experiment_is_refused_whole(page, base, dataset, fields, status):

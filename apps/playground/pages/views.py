@@ -16,7 +16,7 @@ from apps.organizations.permissions import Permission
 from apps.playground.pages import presentation
 from apps.playground.services import prefill
 from apps.playground.services.catalogue import load_catalogue
-from apps.playground.services.drafts import load_draft, load_share
+from apps.playground.services.saved_columns import load_draft, load_share
 from apps.web_ui.pages import PageRequest, workspace_page
 
 _EXPERIMENT_PERMISSIONS = (

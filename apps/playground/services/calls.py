@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from apps.core.json import loads
 from apps.datasets.services.content import find_violations
-from apps.playground.services.recording import CallResult
+from apps.playground.services.call_records import CallResult
 from apps.providers.chat import ChatEvent, TextDelta, ThinkingDelta, ToolCallDelta
 from apps.providers.client import PreparedCall, stream_chat
 from apps.providers.reply import ReplyCollector

@@ -6,9 +6,9 @@ from contextlib import aclosing
 
 from apps.core.callers import Caller
 from apps.core.sync_bridge import in_thread
-from apps.playground.services import recording
+from apps.playground.services import call_records
+from apps.playground.services.call_records import CallResult
 from apps.playground.services.calls import CallExecution
-from apps.playground.services.recording import CallResult
 from apps.playground.services.streaming import ColumnCall, call_slots
 from apps.providers.chat import ChatRequest
 from apps.providers.client import PreparedCall, prepare_call
@@ -35,8 +35,8 @@ async def complete_recorded(column: ColumnCall) -> tuple[CallExecution, CallResu
     """Wait for the whole reply, and record the call as a run."""
     execution, error = CallExecution(column.call), "Cancelled: the reader left."
     with call_slots.hold(column.call.organization_id):
-        start = recording.build_start(column.record)
-        await in_thread(recording.store, column.workspace_id, [start])
+        start = call_records.build_start(column.record)
+        await in_thread(call_records.store, column.workspace_id, [start])
         result = None
         try:
             async with aclosing(execution.run()) as events:
@@ -47,6 +47,6 @@ async def complete_recorded(column: ColumnCall) -> tuple[CallExecution, CallResu
             error = str(exception)
             raise
         finally:
-            end = recording.build_end(column.record, result or execution.result(error=error))
-            await in_thread(recording.store, column.workspace_id, [end])
+            end = call_records.build_end(column.record, result or execution.result(error=error))
+            await in_thread(call_records.store, column.workspace_id, [end])
     return execution, result

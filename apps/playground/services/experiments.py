@@ -21,7 +21,7 @@ from apps.datasets.models import Dataset
 from apps.datasets.services.content import check_schema
 from apps.datasets.services.datasets import get_dataset
 from apps.datasets.services.versions import resolve_as_of
-from apps.datasets.wire import parse_splits
+from apps.datasets.wire import clean_name, parse_splits
 from apps.experiment_jobs import errors as job_errors
 from apps.experiment_jobs.input_mapping import MissingInput, build_input
 from apps.experiment_jobs.models import ExperimentJob, ExperimentStep
@@ -37,10 +37,10 @@ from apps.experiments.services.results import load_revisions
 from apps.organizations.permissions import Permission
 from apps.playground.errors import BadSetting
 from apps.playground.models import ModelCall
-from apps.playground.services import recording
+from apps.playground.services import call_records
 from apps.playground.services.model_runner import RUNNER, ModelRunner, letter_of, prepare_model
 from apps.playground.services.prefill import convert_messages
-from apps.playground.setting import MAX_COLUMNS, Column, check_setting
+from apps.playground.setting import MAX_COLUMNS, MAX_STATE_BYTES, Column, check_setting
 from apps.playground.templates import list_variables
 from apps.providers.catalogue import get_provider
 from apps.providers.chat import Usage
@@ -58,6 +58,7 @@ MAX_ROWS = 100
 MAX_ESTIMATED_EXAMPLES = 1000
 """Examples that an estimate reads; larger datasets are extrapolated."""
 ESTIMATED_OUTPUT_TOKENS = 400
+MAX_PROJECT_NAME_LENGTH = 1000
 
 
 class ExperimentBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -73,8 +74,10 @@ class ExperimentBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=T
     name: str | None = None
 
 
-def create_experiments(*, caller: Caller, body: ExperimentBody) -> list[ExperimentJob]:
-    """Create a job and an experiment for each column.
+def create_experiments(
+    *, caller: Caller, body: ExperimentBody, project_name: str | None = None
+) -> list[ExperimentJob]:
+    """Create a job and an experiment for each column; `project_name` is that of a single one.
 
     Raises `BadSetting`, `SchemaRefused`, `UnknownProvider`, `NoProviderKey`, and the errors of
     `create_target_job`.
@@ -97,6 +100,7 @@ def create_experiments(*, caller: Caller, body: ExperimentBody) -> list[Experime
                 repetitions=body.repetitions,
                 concurrency=body.concurrency,
                 prefix=prefix,
+                name=clean_project_name(project_name),
             )
             job = jobs.create_target_job(
                 plan=plan, runner=RUNNER, target=target, user_id=caller.user_id
@@ -104,6 +108,11 @@ def create_experiments(*, caller: Caller, body: ExperimentBody) -> list[Experime
             ModelRunner().check(job)
             created.append(job)
     return load_jobs(caller, [job.pk for job in created])
+
+
+def clean_project_name(name: str | None) -> str | None:
+    """Return the name of an experiment without control characters. Raises `Invalid`."""
+    return None if name is None else clean_name(name, MAX_PROJECT_NAME_LENGTH)
 
 
 def _check(body: ExperimentBody) -> None:
@@ -121,6 +130,8 @@ def _check(body: ExperimentBody) -> None:
     for column in body.columns:
         setting = column.setting
         check_setting(setting)
+        if len(msgspec.json.encode(setting)) > MAX_STATE_BYTES:
+            raise BadSetting(f"A column has more than {MAX_STATE_BYTES} bytes.")
         get_provider(setting.model.provider)
         list_variables(setting)
         if setting.response_schema is not None:
@@ -144,10 +155,10 @@ def load_jobs(caller: Caller, job_ids: Sequence[UUID]) -> list[ExperimentJob]:
 
 def get_job(caller: Caller, job_id: UUID) -> ExperimentJob:
     """Raises `JobNotFound`, also for jobs of other runners."""
-    found = load_jobs(caller, [job_id])
-    if not found:
+    rows = load_jobs(caller, [job_id])
+    if not rows:
         raise job_errors.JobNotFound
-    return found[0]
+    return rows[0]
 
 
 def jobs_json(caller: Caller, rows: Sequence[ExperimentJob]) -> list[dict[str, Any]]:
@@ -241,7 +252,9 @@ def _estimate_column(
         "letter": column.letter,
         "matching": round(matching * scale),
         "missing": sorted(missing),
-        "cost": recording.compute_cost(caller.workspace_id, setting.model, usage, timezone.now()),
+        "cost": call_records.compute_cost(
+            caller.workspace_id, setting.model, usage, timezone.now()
+        ),
     }
 
 
@@ -282,29 +295,53 @@ def load_rows(
     }
 
 
+def step_results(
+    caller: Caller, job: ExperimentJob, steps: Sequence[ExperimentStep]
+) -> list[dict[str, Any]]:
+    """Return the results of steps of one job, with their examples."""
+    runs = _load_runs(caller, [job], steps)
+    return [
+        {
+            "example_id": step.example_id,
+            **_result_json(step, runs.get(step.pk), _call_run(runs, step)),
+        }
+        for step in steps
+    ]
+
+
+def _call_run(runs: dict[UUID, RunDetail], step: ExperimentStep) -> RunDetail | None:
+    return runs.get(step.agent_run_id) if step.agent_run_id else None
+
+
+def _load_runs(
+    caller: Caller, rows: Sequence[ExperimentJob], steps: Sequence[ExperimentStep]
+) -> dict[UUID, RunDetail]:
+    """The root runs of steps and the runs of their calls."""
+    run_ids = [run_id for step in steps for run_id in (step.pk, step.agent_run_id) if run_id]
+    if not run_ids:
+        return {}
+    query = RunQuery(project_ids=[job.experiment_id for job in rows], run_ids=run_ids)
+    page = run_store.query(
+        caller.workspace_id,
+        query,
+        limit=len(run_ids),
+        payloads=[Payload.OUTPUTS, Payload.ERROR],
+    )
+    return {run.row.id: run for run in page.runs}
+
+
 def _load_results(
     caller: Caller, rows: Sequence[ExperimentJob], steps: Sequence[ExperimentStep]
 ) -> dict[UUID, dict[str, list[dict[str, Any]]]]:
     """The results by example and letter."""
-    run_ids = [run_id for step in steps for run_id in (step.pk, step.agent_run_id) if run_id]
-    runs: dict[UUID, RunDetail] = {}
-    if run_ids:
-        query = RunQuery(project_ids=[job.experiment_id for job in rows], run_ids=run_ids)
-        page = run_store.query(
-            caller.workspace_id,
-            query,
-            limit=len(run_ids),
-            payloads=[Payload.OUTPUTS, Payload.ERROR],
-        )
-        runs = {run.row.id: run for run in page.runs}
+    runs = _load_runs(caller, rows, steps)
     letters = {job.pk: letter_of(job) for job in rows}
     results: dict[UUID, dict[str, list[dict[str, Any]]]] = defaultdict(
         lambda: {letter: [] for letter in letters.values()}
     )
     for step in steps:
-        root = runs.get(step.pk)
-        call = runs.get(step.agent_run_id) if step.agent_run_id else None
-        results[step.example_id][letters[step.job_id]].append(_result_json(step, root, call))
+        result = _result_json(step, runs.get(step.pk), _call_run(runs, step))
+        results[step.example_id][letters[step.job_id]].append(result)
     return results
 
 

@@ -18,9 +18,9 @@ from apps.core.json import loads
 from apps.experiment_jobs.models import ExperimentJob
 from apps.playground.models import CallStatus, ModelCall
 from apps.playground.querysets import ModelCallQuerySet
-from apps.playground.services import recording
+from apps.playground.services import call_records
+from apps.playground.services.call_records import CallRecord, CallResult
 from apps.playground.services.model_runner import letter_of, setting_of
-from apps.playground.services.recording import CallRecord, CallResult
 from apps.playground.services.streaming import build_chat
 from apps.providers.adapters.openai import build_message
 from apps.providers.client import PreparedCall, prepare_call
@@ -150,7 +150,7 @@ def record_end(claimed: ClaimedCall, result: CallResult) -> bool:
     record = claimed.record
     if result.message is not None and record is not None:
         row.outputs = build_outputs(result, has_schema=record.chat.response_schema is not None)
-        row.cost = recording.compute_cost(
+        row.cost = call_records.compute_cost(
             row.workspace_id, record.chat.model, result.usage, record.started_at
         )
     row.save(update_fields=["status", "error", "ended_at", "outputs", "cost"])
@@ -161,10 +161,10 @@ def record_end(claimed: ClaimedCall, result: CallResult) -> bool:
 
 def _store(row: ModelCall, record: CallRecord, result: CallResult) -> None:
     """Store the call's run. The result of the row does not depend on it."""
-    operations = [recording.build_start(record), recording.build_end(record, result)]
+    operations = [call_records.build_start(record), call_records.build_end(record, result)]
     try:
         with transaction.atomic():
-            recording.store(row.workspace_id, operations)
+            call_records.store(row.workspace_id, operations)
     except AppError as error:
         row.error = row.error or f"The run of the call was refused: {error.detail}"
         row.save(update_fields=["error"])

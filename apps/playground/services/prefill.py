@@ -16,7 +16,7 @@ from apps.organizations.permissions import Permission
 from apps.playground import errors
 from apps.playground.manifests import convert_model, read_manifest
 from apps.playground.services.catalogue import list_models
-from apps.playground.services.drafts import load_share
+from apps.playground.services.saved_columns import load_share
 from apps.playground.setting import Column, PromptReference, Setting, State
 from apps.prompts.services.lookup import OWN, find_commit, find_repository
 from apps.prompts.services.lookup import read_manifest as read

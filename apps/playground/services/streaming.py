@@ -22,9 +22,9 @@ from apps.core.json import dumps
 from apps.core.sync_bridge import in_thread
 from apps.datasets.services.content import check_schema
 from apps.playground import errors
-from apps.playground.services import recording
+from apps.playground.services import call_records
+from apps.playground.services.call_records import CallRecord, CallResult
 from apps.playground.services.calls import CallExecution, check_reply
-from apps.playground.services.recording import CallRecord, CallResult
 from apps.playground.setting import Setting, StreamBody, check_setting
 from apps.playground.templates import render_messages
 from apps.providers.chat import (
@@ -133,7 +133,7 @@ async def stream_column(column: ColumnCall) -> AsyncGenerator[bytes, None]:
     """
     with call_slots.hold(column.call.organization_id):
         await in_thread(
-            recording.store, column.workspace_id, [recording.build_start(column.record)]
+            call_records.store, column.workspace_id, [call_records.build_start(column.record)]
         )
         execution, failure, is_complete = CallExecution(column.call), None, False
         try:
@@ -241,7 +241,7 @@ def _finish(column: ColumnCall, execution: CallExecution, result: CallResult) ->
         "message": None if result.message is None else msgspec.to_builtins(result.message),
         "finish_reason": result.finish_reason,
         "usage": None if result.usage is None else result.usage.as_json(),
-        "cost": recording.compute_cost(
+        "cost": call_records.compute_cost(
             column.workspace_id, chat.model, result.usage, column.record.started_at
         ),
         "latency_ms": round(execution.seconds * 1000),
@@ -252,9 +252,9 @@ def _finish(column: ColumnCall, execution: CallExecution, result: CallResult) ->
 
 def _store_end(column: ColumnCall, result: CallResult) -> None:
     """Record the end of the call. The reply is not lost if its run is refused."""
-    operation = recording.build_end(column.record, result)
+    operation = call_records.build_end(column.record, result)
     try:
-        refused = recording.store(column.workspace_id, [operation])
+        refused = call_records.store(column.workspace_id, [operation])
     except core_errors.AppError as error:
         refused = {column.record.run_id: error.detail}
     for run_id, reason in refused.items():

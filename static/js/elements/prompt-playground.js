@@ -62,7 +62,7 @@ class PromptPlayground extends HTMLElement {
       const setting = state.columns[index]?.setting;
       if (!setting) continue;
       column.fill(setting, catalogue);
-      const entry = this.#adopt(column);
+      const entry = this.#addEntry(column);
       const reply = recorded[index];
       if (reply) entry.results.pin(reply, this.#inputOf(entry));
       this.#loadBaseline(column);
@@ -112,7 +112,7 @@ class PromptPlayground extends HTMLElement {
   }
 
   /** @param {PromptColumn} column */
-  #adopt(column) {
+  #addEntry(column) {
     const results = new ColumnResults(column.results, {
       url: this.#config.urls.stream,
       catalogue: this.#config.catalogue,
@@ -398,16 +398,16 @@ class PromptPlayground extends HTMLElement {
   /** @returns {{ name: string, letters: string, isList: boolean }[]} */
   #listVariables() {
     /** @type {Map<string, { letters: string, isList: boolean }>} */
-    const found = new Map();
+    const usages = new Map();
     for (const { column } of this.#entries) {
       const { names, lists } = listVariables(column.setting);
       for (const name of [...names, ...lists]) {
-        const known = found.get(name);
+        const known = usages.get(name);
         if (known) known.letters += column.letter;
-        else found.set(name, { letters: column.letter, isList: lists.includes(name) });
+        else usages.set(name, { letters: column.letter, isList: lists.includes(name) });
       }
     }
-    return [...found].map(([name, entry]) => ({ name, ...entry }));
+    return [...usages].map(([name, entry]) => ({ name, ...entry }));
   }
 
   /** Draw the fields of the variables; a field that stays keeps its focus. */
@@ -493,7 +493,7 @@ class PromptPlayground extends HTMLElement {
     this.#find("[data-columns]").append(fragment);
     column.letter = LETTERS[this.#entries.length] ?? "J";
     column.fill(setting, this.#config.catalogue);
-    this.#adopt(column);
+    this.#addEntry(column);
     this.#loadBaseline(column);
     this.#setCurrent(column);
     column.scrollIntoView({ block: "nearest", inline: "nearest" });

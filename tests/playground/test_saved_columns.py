@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from apps.playground.models import Draft, Share
-from apps.playground.services import drafts
+from apps.playground.services import saved_columns
 from tests.console.conftest import create_workspace_user, signed_in
 from tests.factories.organizations import WorkspaceFactory
 from tests.playground.conftest import send, setting
@@ -103,7 +103,7 @@ def test_link_is_deleted_by_its_author_or_an_editor(page, workspace, base):
 
 
 def test_workspace_has_a_limit_of_links(page, base, monkeypatch):
-    monkeypatch.setattr(drafts, "MAX_SHARES", 1)
+    monkeypatch.setattr(saved_columns, "MAX_SHARES", 1)
     send(page, f"{base}/shares", {"state": state()})
 
     assert send(page, f"{base}/shares", {"state": state()}).status_code == 409
