@@ -150,10 +150,10 @@ export class DatasetRun {
   #draw() {
     this.section.hidden = !this.#jobs.length;
     this.#part("progress").replaceChildren(...this.#jobs.map((job) => this.#createProgress(job)));
-    const ids = this.#jobs.map((job) => job.experiment_id).join(",");
+    const ids = new URLSearchParams(this.#jobs.map((job) => ["e", job.experiment_id]));
     const link = /** @type {HTMLAnchorElement} */ (this.#part("compare"));
     const base = link.dataset.href ?? "";
-    link.href = `${base.replace("DATASET", this.#jobs[0]?.dataset_id ?? "")}?selectedSessions=${ids}`;
+    link.href = `${base.replace("DATASET", this.#jobs[0]?.dataset_id ?? "")}?${ids}`;
     link.hidden = !this.#jobs.length;
   }
 
