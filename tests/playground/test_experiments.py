@@ -374,3 +374,19 @@ def test_old_calls_are_deleted_and_results_stay(workspace, start, provider):
     assert model_calls.delete_old() == 3
 
     assert len(roots_of(workspace, job)) == 3
+
+
+def test_call_whose_workers_die_again_and_again_fails(workspace, page, base, start, provider):
+    [job] = start()
+    advance(workspace)
+    due_at = timezone.now() - timedelta(seconds=1)
+    ModelCall.unscoped.update(status="running", attempt=model_calls.MAX_ATTEMPTS, due_at=due_at)
+
+    finish(workspace)
+
+    [ended] = progress(page, base, job)
+    assert (ended["status"], ended["failed"]) == ("completed", 3)
+    assert provider.requests == []
+    assert {root.value(Payload.ERROR) for root in roots_of(workspace, job)} == {
+        "6 attempts were interrupted."
+    }
