@@ -50,6 +50,7 @@ def test_member_who_only_reads_sees_the_prompts_and_cannot_run_them(workspace, b
     assert "Your role reads prompts but does not run them." in response.content.decode()
     assert read_config(response)["prompts"] == []
     assert 'id="play-commit"' not in response.content.decode()
+    assert "data-share>" not in response.content.decode()
 
 
 def test_page_has_no_key_and_one_empty_column_without_a_draft(page, base):

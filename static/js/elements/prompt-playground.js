@@ -681,7 +681,7 @@ class PromptPlayground extends HTMLElement {
   /* Saving */
 
   #saveSoon() {
-    if (this.#config.is_read_only) return;
+    if (this.#config.is_read_only || !this.#config.catalogue.may_run) return;
     clearTimeout(this.#saveTimer);
     this.#saveTimer = setTimeout(() => this.#save(), SAVE_DELAY_MS);
     this.#showSaved("");
