@@ -36,6 +36,7 @@ urlpatterns = [
     path("", include("apps.alerts.urls")),
     path("", include("apps.prompts.urls")),
     path("", include("apps.playground.urls")),
+    path("", include("apps.playground.pages.urls")),
     path("", include("apps.datasets.urls")),
     path("", include("apps.experiments.urls")),
 ]

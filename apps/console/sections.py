@@ -40,6 +40,13 @@ SECTIONS = (
         "Prompts", "message-square-text", "prompt-list", Permission.PROMPTS_READ, ("prompt",)
     ),
     NavigationSection(
+        "Playground",
+        "flask-conical",
+        "playground",
+        Permission.PROMPTS_READ,
+        ("playground",),
+    ),
+    NavigationSection(
         "Deployments",
         "ship",
         "deployment-list",

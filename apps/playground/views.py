@@ -60,6 +60,8 @@ def stream(request: PageRequest) -> HttpResponseBase:
 def draft(request: PageRequest) -> HttpResponse:
     """Return, replace or delete the member's own draft."""
     workspace_id, user_id = request.caller.workspace_id, request.user.pk
+    if request.method != "GET":
+        request.caller.require(Permission.PROMPTS_WRITE)
     if request.method == "PUT":
         state = decode(request.body, State)
         saved = saved_columns.save_draft(workspace_id=workspace_id, user_id=user_id, state=state)
@@ -71,7 +73,7 @@ def draft(request: PageRequest) -> HttpResponse:
 
 
 @require_POST
-@workspace_page(Permission.PROMPTS_READ)
+@workspace_page(Permission.PROMPTS_WRITE)
 def shares(request: PageRequest) -> HttpResponse:
     """Keep the columns under a link for the members of the workspace."""
     body = decode(request.body, ShareBody)
@@ -84,6 +86,7 @@ def shares(request: PageRequest) -> HttpResponse:
 def share(request: PageRequest, share_id: UUID) -> HttpResponse:
     """Return the columns of a link, or delete it."""
     if request.method == "DELETE":
+        request.caller.require(Permission.PROMPTS_WRITE)
         row = saved_columns.get_share(request.caller.workspace_id, share_id)
         saved_columns.delete_share(caller=request.caller, share=row)
         return HttpResponse(status=204)
@@ -135,6 +138,8 @@ def experiment_list(request: PageRequest) -> HttpResponse:
     """Run columns over a dataset, or return the progress of such runs."""
     caller = request.caller
     if request.method == "POST":
+        for permission in experiments.START_PERMISSIONS:
+            caller.require(permission)
         body = decode(request.body, ExperimentBody)
         created = experiments.create_experiments(caller=caller, body=body)
         return json_response({"jobs": experiments.jobs_json(caller, created)}, 201)

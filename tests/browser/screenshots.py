@@ -104,6 +104,7 @@ def _iter_pages(page: Page, base: str) -> Iterator[tuple[str, str]]:
     yield "new-destination", f"{base}/exports/destinations/new"
     if export := _first_row(page, f"{base}/exports"):
         yield "export", export
+    yield "playground", f"{base}/playground"
     yield "deployments", f"{base}/deployments"
     yield "new-deployment", f"{base}/deployments/new"
     if deployment := _first_row(page, f"{base}/deployments"):

@@ -245,3 +245,13 @@ def test_reader_that_leaves_cancels_the_stream_where_it_waits():
 
     assert ends == ["closed"]
     assert [message.get("body") for message in sent] in ([], [None, b"one"])
+
+
+def test_head_of_a_loop_response_has_its_status_and_no_content():
+    async def stream():
+        yield b"one"
+
+    sent = call_bridge(respond_with(stream), make_scope(method="HEAD"), make_body_message(b""))
+
+    assert [message.get("body") for message in sent] == [None, b""]
+    assert sent[0]["status"] == 200

@@ -34,13 +34,15 @@ REPETITIONS, CONCURRENCY = 2, 8
 
 
 class Platform:
-    """The installation with an agent whose graph `doubling` is evaluated."""
+    """The installation, with an agent whose graph `doubling` is evaluated if there is one."""
 
-    def __init__(self, installation: Installation, key: str, agent_url: str) -> None:
+    def __init__(self, installation: Installation, key: str, agent_url: str = "") -> None:
         self.installation = installation
         self.api_url = f"{installation.url}/api/v1"
         self.key = key
         self.http = httpx.Client(base_url=self.api_url, headers={"X-Api-Key": key}, timeout=60)
+        if not agent_url:
+            return
         deployments = self.request("GET", "/v2/deployments").json()["resources"]
         slug = agent_url.rpartition("/")[2]
         (self.deployment_id,) = [row["id"] for row in deployments if row["name"] == slug]

@@ -325,6 +325,18 @@ def test_estimate_counts_matching_examples_and_costs(page, workspace, base, data
         ({"dataset_id": "00000000-0000-0000-0000-000000000001"}, 404),
         ({"columns": [{"letter": "A", "setting": setting(model={"provider": "x"})}]}, 422),
         ({"evaluators": []}, 422),
+        ({"columns": [{"letter": "A", "setting": setting(name="x" * 300)}]}, 422),
+        (
+            {
+                "columns": [
+                    {
+                        "letter": "A",
+                        "setting": setting({"role": "human", "content": "x" * 2_100_000}),
+                    }
+                ]
+            },
+            422,
+        ),
     ],
 )
 def test_bad_experiment_is_refused_whole(page, base, dataset, fields, status):
@@ -362,3 +374,19 @@ def test_old_calls_are_deleted_and_results_stay(workspace, start, provider):
     assert model_calls.delete_old() == 3
 
     assert len(roots_of(workspace, job)) == 3
+
+
+def test_call_whose_workers_die_again_and_again_fails(workspace, page, base, start, provider):
+    [job] = start()
+    advance(workspace)
+    due_at = timezone.now() - timedelta(seconds=1)
+    ModelCall.unscoped.update(status="running", attempt=model_calls.MAX_ATTEMPTS, due_at=due_at)
+
+    finish(workspace)
+
+    [ended] = progress(page, base, job)
+    assert (ended["status"], ended["failed"]) == ("completed", 3)
+    assert provider.requests == []
+    assert {root.value(Payload.ERROR) for root in roots_of(workspace, job)} == {
+        "6 attempts were interrupted."
+    }

@@ -90,15 +90,23 @@ def test_link_is_unknown_in_another_workspace(page, base):
     assert response.status_code == 404
 
 
-def test_link_is_deleted_by_its_author_or_an_editor(page, workspace, base):
+def test_viewers_keep_and_delete_nothing(page, workspace, base):
     viewer = signed_in(create_workspace_user(workspace, "viewer"))
-    own = send(viewer, f"{base}/shares", {"state": state()}).json()["id"]
-    others = send(page, f"{base}/shares", {"state": state()}).json()["id"]
+    link = send(page, f"{base}/shares", {"state": state()}).json()["id"]
 
-    assert viewer.delete(f"{base}/shares/{others}").status_code == 403
-    assert viewer.delete(f"{base}/shares/{own}").status_code == 204
-    admin = signed_in(create_workspace_user(workspace, "admin"))
-    assert admin.delete(f"{base}/shares/{others}").status_code == 204
+    assert send(viewer, f"{base}/draft", state(), "put").status_code == 403
+    assert viewer.delete(f"{base}/draft").status_code == 403
+    assert send(viewer, f"{base}/shares", {"state": state()}).status_code == 403
+    assert viewer.delete(f"{base}/shares/{link}").status_code == 403
+    assert Share.unscoped.count() == 1
+    assert not Draft.unscoped.exists()
+
+
+def test_link_is_deleted_by_editors(page, workspace, base):
+    link = send(page, f"{base}/shares", {"state": state()}).json()["id"]
+    colleague = signed_in(create_workspace_user(workspace, "editor"))
+
+    assert colleague.delete(f"{base}/shares/{link}").status_code == 204
     assert not Share.unscoped.exists()
 
 

@@ -87,8 +87,8 @@ class WSGIBridge:
             ]
 
         result = self.application(environ, start_response)
-        if isinstance(result, LoopResponse) and environ["REQUEST_METHOD"] != "HEAD":
-            return _LoopStream(start, result)
+        if isinstance(result, LoopResponse):
+            return _LoopStream(start, result, is_head=environ["REQUEST_METHOD"] == "HEAD")
         response = _Response(start, result)
         if environ["REQUEST_METHOD"] == "HEAD":
             response.close()
@@ -166,9 +166,10 @@ class _Response:
 class _LoopStream:
     """A response that the event loop produces and sends."""
 
-    def __init__(self, start: dict[str, Any], response: LoopResponse) -> None:
+    def __init__(self, start: dict[str, Any], response: LoopResponse, *, is_head: bool) -> None:
         self._start = start
         self._response = response
+        self._is_head = is_head
         self._is_started = False
 
     async def send(self, receive: Receive, send: Send) -> None:
@@ -193,6 +194,8 @@ class _LoopStream:
             async with aclosing(self._response.stream) as stream:
                 async for chunk in stream:
                     await self._send_start(send)
+                    if self._is_head:
+                        break
                     message = {"type": "http.response.body", "body": chunk, "more_body": True}
                     await send(message)
             await self._send_start(send)

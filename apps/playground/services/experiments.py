@@ -40,7 +40,7 @@ from apps.playground.models import ModelCall
 from apps.playground.services import call_records
 from apps.playground.services.model_runner import RUNNER, ModelRunner, letter_of, prepare_model
 from apps.playground.services.prefill import convert_messages
-from apps.playground.setting import MAX_COLUMNS, Column, check_setting
+from apps.playground.setting import MAX_COLUMNS, MAX_STATE_BYTES, Column, check_setting
 from apps.playground.templates import list_variables
 from apps.providers.catalogue import get_provider
 from apps.providers.chat import Usage
@@ -130,6 +130,8 @@ def _check(body: ExperimentBody) -> None:
     for column in body.columns:
         setting = column.setting
         check_setting(setting)
+        if len(msgspec.json.encode(setting)) > MAX_STATE_BYTES:
+            raise BadSetting(f"A column has more than {MAX_STATE_BYTES} bytes.")
         get_provider(setting.model.provider)
         list_variables(setting)
         if setting.response_schema is not None:

@@ -25,7 +25,6 @@ from apps.playground.services.streaming import build_chat
 from apps.providers.adapters.openai import build_message
 from apps.providers.client import PreparedCall, prepare_call
 from apps.providers.errors import (
-    InvalidResponse,
     ProviderFailure,
     ProviderKeyRefused,
     ProviderRefused,
@@ -39,7 +38,7 @@ RETRY_SECONDS = (1.0, 3.0, 10.0, 30.0, 60.0)
 """Delays before the retries of a call that the provider may answer later."""
 RETENTION = timedelta(days=1)
 DELETE_BATCH_SIZE = 1000
-_FINAL = (ProviderRefused, ProviderKeyRefused, ResponseTooLarge, InvalidResponse)
+_FINAL = (ProviderRefused, ProviderKeyRefused, ResponseTooLarge)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +85,12 @@ def _prepare(rows: Sequence[ModelCall]) -> list[ClaimedCall]:
 
 def _prepare_call(row: ModelCall, job: ExperimentJob | None) -> ClaimedCall:
     organization_id = row.workspace.organization_id
+    if job is None:
+        return ClaimedCall(row.pk, row.attempt, organization_id, None, None, "The job is gone.")
+    if row.attempt > MAX_ATTEMPTS:
+        reason = f"{MAX_ATTEMPTS} attempts were interrupted."
+        return ClaimedCall(row.pk, row.attempt, organization_id, None, None, reason)
     try:
-        if job is None:
-            return ClaimedCall(row.pk, row.attempt, organization_id, None, None, "The job is gone.")
         setting = setting_of(job)
         chat = build_chat(setting, row.variables)
         call = prepare_call(
@@ -106,8 +108,7 @@ def _prepare_call(row: ModelCall, job: ExperimentJob | None) -> ClaimedCall:
         project_id=job.experiment_id,
         parent=(row.step_id, row.dotted_order),
     )
-    reason = "" if row.attempt <= MAX_ATTEMPTS else f"{MAX_ATTEMPTS} attempts were interrupted."
-    return ClaimedCall(row.pk, row.attempt, organization_id, record, call, reason)
+    return ClaimedCall(row.pk, row.attempt, organization_id, record, call)
 
 
 def extend(attempts: dict[UUID, int]) -> set[UUID]:

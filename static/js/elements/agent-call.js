@@ -2,6 +2,8 @@
  * <agent-call url="…/agents/x" assistant="agent" runs="/o/…/r/">…</agent-call>: sends the message of its form to the agent as
  * the signed-in member, and writes the reply as it streams, with a link to its trace.
  */
+import { readEvents } from "../lib/event-stream.js";
+
 class AgentCall extends HTMLElement {
   /** @type {AbortController | null} */
   #request = null;
@@ -64,31 +66,17 @@ class AgentCall extends HTMLElement {
         stream_mode: ["messages-tuple"],
       }),
     });
-    if (!response.ok || !response.body) {
+    if (!response.ok) {
       const body = await response.json().catch(() => null);
       throw new Error(body?.detail ?? `The agent answered ${response.status}.`);
     }
-    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-    let rest = "";
-    for (;;) {
-      const { value, done } = await reader.read();
-      rest += value ?? "";
-      const events = rest.split(/\r?\n\r?\n/);
-      rest = done ? "" : (events.pop() ?? "");
-      for (const event of events) this.#handleEvent(event);
-      if (done) return;
+    for await (const { name, data } of readEvents(response)) {
+      const body = JSON.parse(data);
+      if (name === "metadata") this.#linkTrace(body.run_id);
+      else if (name.startsWith("messages")) this.#addMessage(body[0]);
+      else if (name === "error")
+        this.#show("error", body.message ?? body.error ?? "The run failed.");
     }
-  }
-
-  /** @param {string} text */
-  #handleEvent(text) {
-    const name = /^event: ?(.*)$/m.exec(text)?.[1]?.trim() ?? "";
-    const data = [...text.matchAll(/^data: ?(.*)$/gm)].map((match) => match[1]).join("\n");
-    if (!data) return;
-    const body = JSON.parse(data);
-    if (name === "metadata") this.#linkTrace(body.run_id);
-    else if (name.startsWith("messages")) this.#addMessage(body[0]);
-    else if (name === "error") this.#show("error", body.message ?? body.error ?? "The run failed.");
   }
 
   /** @param {{ id?: string, type?: string, content?: unknown, tool_calls?: { name: string }[] }} message */

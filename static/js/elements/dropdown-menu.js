@@ -1,3 +1,5 @@
+import { isTyping } from "../lib/keyboard.js";
+
 /** <dropdown-menu><details class="menu">…</details></dropdown-menu>: closes on Escape and on an outside click; arrow keys move. */
 class DropdownMenu extends HTMLElement {
   connectedCallback() {
@@ -25,7 +27,7 @@ class DropdownMenu extends HTMLElement {
       event.stopPropagation();
       details.open = false;
       details.querySelector("summary")?.focus();
-    } else if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+    } else if ((event.key === "ArrowDown" || event.key === "ArrowUp") && !isTyping(event)) {
       event.preventDefault();
       details.open = true;
       const items = /** @type {HTMLElement[]} */ ([...details.querySelectorAll(".menu-item")]);

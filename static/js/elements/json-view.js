@@ -1,6 +1,7 @@
 /**
  * <json-view for="inputs-json"> or <json-view src="…/inputs">: shows a JSON value as a collapsible tree. Children are
- * rendered on demand, one hundred at a time. With `src`, a worker fetches and parses the document.
+ * rendered on demand, one hundred at a time. With `src`, a worker fetches and parses the document. The value at `path`, a
+ * JSON list of keys, is shown and marked.
  */
 import { createIcon } from "../lib/icons.js";
 import { describeLevel, resolvePath } from "../lib/json-tree.js";
@@ -14,12 +15,16 @@ const OPEN_CHILDREN = 12;
  */
 
 class JsonView extends HTMLElement {
+  /** @type {(string | number)[] | null} */
+  #markedPath = null;
+
   async connectedCallback() {
     if (this.dataset.ready !== undefined) return;
     this.dataset.ready = "";
     const src = this.getAttribute("src");
     const text = document.getElementById(this.getAttribute("for") ?? "")?.textContent;
     this.setAttribute("role", "group");
+    this.#markedPath = JSON.parse(this.getAttribute("path") ?? "null");
     try {
       const source = src ? fromWorker(src) : fromText(text ?? "null");
       const first = await source([], 0);
@@ -44,7 +49,7 @@ class JsonView extends HTMLElement {
           source,
           [...path, entry.key],
           entry,
-          isRoot && level.total <= OPEN_CHILDREN,
+          (isRoot && level.total <= OPEN_CHILDREN) || this.#isAboveMarked([...path, entry.key]),
         ),
       );
     const shown = container.querySelectorAll(":scope > .json-node").length;
@@ -81,6 +86,8 @@ class JsonView extends HTMLElement {
     content.append(createSpan(`json-${isContainer ? "note" : entry.kind}`, entry.text));
     line.append(content);
     node.append(line);
+    if (this.#markedPath?.length === path.length && this.#isAboveMarked(path, 0))
+      line.dataset.marked = "";
     if (entry.truncated) content.append(createSpan("json-note", ` … ${entry.size} characters`));
     if (line instanceof HTMLButtonElement) {
       line.type = "button";
@@ -90,6 +97,17 @@ class JsonView extends HTMLElement {
       if (open) await this.#toggle(line, node, source, path);
     }
     return node;
+  }
+
+  /**
+   * @param {(string | number)[]} path
+   * @param {number} [distance] how much longer the marked path is at least
+   */
+  #isAboveMarked(path, distance = 1) {
+    const marked = this.#markedPath ?? [];
+    return (
+      path.length + distance <= marked.length && path.every((key, index) => key === marked[index])
+    );
   }
 
   /**

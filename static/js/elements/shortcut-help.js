@@ -13,6 +13,7 @@ class ShortcutHelp extends HTMLElement {
       t: () => this.#openSection("Tracing"),
       e: () => this.#openSection("Datasets"),
       p: () => this.#openSection("Prompts"),
+      y: () => this.#openSection("Playground"),
       d: () => this.#openSection("Deployments"),
       b: () => this.#openSection("Dashboards"),
       a: () => this.#openSection("Alerts"),

@@ -3,7 +3,7 @@
  *
  * J and K move between blocks, the arrows expand and fold, Enter opens the run at the right, E goes to the next run that
  * failed by itself, Y copies the transcript as Markdown, T and W switch to the tree, `/` finds text, D adds the block's
- * run to a dataset, C comments on it and the digits score it. Opening a run loads its fragment into `#run`; without that panel (a thread)
+ * run to a dataset, P opens it in the playground, C comments on it and the digits score it. Opening a run loads its fragment into `#run`; without that panel (a thread)
  * the run's page opens. While the trace runs and the end is in view, the list asks for its new state.
  */
 import { insertFragment } from "../lib/fragments.js";
@@ -264,6 +264,10 @@ class TraceTranscript extends HTMLElement {
     else if (current && this.#panel?.hidden && /^[c1-9]$/.test(event.key))
       this.#annotate(current.dataset.run ?? "", event.key);
     else if (event.key === "Escape" && this.#panel && !this.#panel.hidden) this.#closeRun();
+    else if (event.key === "p")
+      /** @type {HTMLElement | null} */ (
+        (current ?? this.#panel)?.querySelector("[data-open-playground]")
+      )?.click();
     else if (event.key === "y")
       /** @type {HTMLElement | null} */ (this.querySelector("[data-copy-markdown]"))?.click();
     else if (event.key === "w")

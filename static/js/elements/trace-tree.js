@@ -333,6 +333,10 @@ class TraceTree extends HTMLElement {
       if (run.childCount && this.#collapsed.has(run.index)) this.#toggleRun(run.index);
       else if (run.childCount) this.#select(run.index + 1);
     } else if (event.key === "e") this.#nextError();
+    else if (event.key === "p")
+      /** @type {HTMLElement | null} */ (
+        document.querySelector("#run [data-open-playground]")
+      )?.click();
     else if (event.key === "w") {
       const other = this.querySelector(
         `[data-mode-button="${this.#isWaterfall ? "tree" : "waterfall"}"]`,

@@ -40,6 +40,16 @@ export function formatCompact(value) {
   return String(value);
 }
 
+/** @param {number | null | undefined} amount dollars */
+export function formatMoney(amount) {
+  if (amount === null || amount === undefined) return "–";
+  if (amount === 0) return "$0";
+  if (Math.abs(amount) < 0.000001) return "<$0.000001";
+  if (Math.abs(amount) >= 1)
+    return `$${amount.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 })}`;
+  return `$${amount.toFixed(Math.max(2, 1 - Math.floor(Math.log10(Math.abs(amount)))))}`;
+}
+
 /**
  * @param {Date} timestamp
  * @param {Date} [now]

@@ -1,0 +1,390 @@
+/** Draws one reply of a model while it streams, with its figures, its tool calls and its failures. */
+import { formatCompact, formatDuration, formatMoney } from "../lib/formatting.js";
+import { createIcon } from "../lib/icons.js";
+import { readText } from "./settings.js";
+
+/**
+ * @typedef {import("./types.js").Message} Message
+ * @typedef {import("./types.js").Problem} Problem
+ * @typedef {import("./types.js").SchemaError} SchemaError
+ * @typedef {import("./types.js").Tool} Tool
+ * @typedef {import("./types.js").Usage} Usage
+ * @typedef {{ call: { id: string, name: string, arguments: string }, row: HTMLElement, text: HTMLElement }} CallView
+ * @typedef {{ message?: Message | null, usage?: Usage, cost?: number | null, latency_ms?: number | null,
+ *   first_token_ms?: number | null, trace_url?: string, schema_errors?: SchemaError[] | null }} ReplyEnd
+ */
+
+let lastId = 0;
+
+export class ReplyView {
+  element = createElement("article", "play-reply");
+  /** @type {"running" | "success" | "error" | "stopped"} */
+  status = "running";
+  /** @type {Message | null} */
+  message = null;
+  /** @type {ReplyEnd} */
+  end = {};
+  #parts = createElement("div", "message-parts");
+  #figures = createElement("p", "figures mono play-figures");
+  /** @type {Text | null} */
+  #text = null;
+  /** @type {Text | null} */
+  #thinking = null;
+  /** @type {CallView[]} */
+  #calls = [];
+  #traceUrl = "";
+
+  /**
+   * @param {{ tools: Tool[], onContinue: ((results: Message[]) => void) | null, onRetry: (() => void) | null,
+   *   keyNotice?: { mayAdd: boolean, url: string } }} options without `onContinue` tool calls cannot be answered
+   */
+  constructor(options) {
+    this.options = options;
+    this.element.dataset.status = "running";
+    this.element.ariaBusy = "true";
+    const skeleton = createElement("div", "skeleton");
+    skeleton.ariaHidden = "true";
+    skeleton.append(document.createElement("i"), document.createElement("i"));
+    this.#parts.append(skeleton);
+    this.element.append(this.#parts, this.#figures);
+  }
+
+  /** The text of the reply so far. */
+  get text() {
+    return this.message ? readText(this.message) : (this.#text?.data ?? "");
+  }
+
+  /** The tool calls that have no result yet. */
+  get hasOpenCalls() {
+    return this.element.querySelector(".play-call-answer") !== null;
+  }
+
+  /**
+   * Draw an event of the stream.
+   *
+   * @param {string} name
+   * @param {any} data
+   */
+  handle(name, data) {
+    if (name === "start") this.#traceUrl = data.trace_url ?? "";
+    else if (name === "first_token") this.#showFigures({ first_token_ms: data.ms });
+    else if (name === "text") this.#addText(data.text);
+    else if (name === "thinking") this.#addThinking(data.text);
+    else if (name === "tool_call") this.#addCall(data);
+    else if (name === "error") this.fail(data);
+    else if (name === "end") this.finish(data);
+  }
+
+  /** @param {ReplyEnd & { status?: string }} end */
+  finish(end) {
+    this.end = { trace_url: this.#traceUrl, ...end };
+    if (this.status === "running") this.#setStatus(end.status === "error" ? "error" : "success");
+    this.message = end.message ?? null;
+    this.#drawMessage();
+    this.#showFigures(this.end);
+    if (end.schema_errors?.length) this.#showSchemaErrors(end.schema_errors);
+    if (this.status === "success" && this.#calls.length && this.options.onContinue)
+      this.#offerResults(this.options.onContinue);
+  }
+
+  /** @param {Problem} problem */
+  fail(problem) {
+    this.#setStatus("error");
+    this.#skeleton?.remove();
+    this.#parts.append(this.#createFailure(problem));
+  }
+
+  stop() {
+    if (this.status !== "running") return;
+    this.#setStatus("stopped");
+    this.#skeleton?.remove();
+    const note = createElement("p", "muted");
+    note.textContent = "Stopped.";
+    this.#parts.append(note);
+  }
+
+  get #skeleton() {
+    return this.#parts.querySelector(".skeleton");
+  }
+
+  /** @param {"success" | "error" | "stopped"} status */
+  #setStatus(status) {
+    this.status = status;
+    this.element.dataset.status = status;
+    this.element.removeAttribute("aria-busy");
+  }
+
+  /** @param {string} text */
+  #addText(text) {
+    this.#skeleton?.remove();
+    if (!this.#text) {
+      const paragraph = createElement("p", "message-text");
+      this.#text = document.createTextNode("");
+      paragraph.append(this.#text);
+      this.#parts.append(paragraph);
+    }
+    this.#text.appendData(text);
+  }
+
+  /** @param {string} text */
+  #addThinking(text) {
+    this.#skeleton?.remove();
+    if (!this.#thinking) {
+      const details = createElement("details", "thinking");
+      const summary = document.createElement("summary");
+      summary.append(createIcon("brain", "icon-small"), createElement("span", "", "Thinking"));
+      const paragraph = document.createElement("p");
+      this.#thinking = document.createTextNode("");
+      paragraph.append(this.#thinking);
+      details.append(summary, paragraph);
+      this.#parts.prepend(details);
+    }
+    this.#thinking.appendData(text);
+  }
+
+  /** @param {{ index: number, id: string | null, name: string | null, arguments: string }} delta */
+  #addCall(delta) {
+    this.#skeleton?.remove();
+    let view = this.#calls[delta.index];
+    if (!view) {
+      const row = createElement("div", "tool-call");
+      const head = createElement("div", "tool-call-name");
+      head.append(createIcon("wrench"), createElement("span", "", delta.name ?? ""));
+      const text = document.createElement("pre");
+      row.append(head, text);
+      view = { call: { id: delta.id ?? "", name: delta.name ?? "", arguments: "" }, row, text };
+      this.#calls[delta.index] = view;
+      this.#parts.append(row);
+    }
+    view.call.id ||= delta.id ?? "";
+    view.call.arguments += delta.arguments;
+    view.text.textContent = view.call.arguments;
+  }
+
+  /** Replace the streamed text by the message, whose text is Markdown. */
+  #drawMessage() {
+    const message = this.message;
+    if (!message) return;
+    this.#skeleton?.remove();
+    const text = readText(message);
+    const streamed = this.#text?.parentElement;
+    if (text) {
+      const view = createElement("markdown-view", "message-text prose");
+      view.textContent = text;
+      const fold = document.createElement("fold-view");
+      fold.append(view);
+      if (streamed) streamed.replaceWith(fold);
+      else this.#parts.append(fold);
+    } else streamed?.remove();
+    this.#text = null;
+    if (message.thinking && !this.#thinking) this.#addThinking(message.thinking);
+    for (const [index, call] of (message.tool_calls ?? []).entries()) {
+      const known = this.#calls[index];
+      const argumentText = JSON.stringify(call.arguments, null, 2);
+      if (!known) this.#addCall({ index, id: call.id, name: call.name, arguments: argumentText });
+      else known.text.textContent = argumentText;
+      const view = this.#calls[index];
+      if (view) view.call = { id: call.id, name: call.name, arguments: argumentText };
+    }
+    if (!text && !this.#calls.length && this.status === "success")
+      this.#parts.append(createElement("p", "muted", "Empty reply"));
+  }
+
+  /**
+   * Offer a field for the result of each call, filled with the tool's made-up one.
+   *
+   * @param {(results: Message[]) => void} onContinue
+   */
+  #offerResults(onContinue) {
+    const fields = this.#calls.map(({ call, row }) => {
+      const label = createElement("label", "play-call-answer", `Result of ${call.name}`);
+      const field = document.createElement("textarea");
+      field.className = "input input-mono";
+      field.rows = 2;
+      field.value = this.options.tools.find((tool) => tool.name === call.name)?.result ?? "";
+      label.append(field);
+      row.append(label);
+      return field;
+    });
+    const button = createElement("button", "button button-small play-continue", "Continue");
+    /** @type {HTMLButtonElement} */ (button).type = "button";
+    button.prepend(createIcon("corner-down-left"));
+    button.addEventListener("click", () => {
+      const results = this.#calls.map(({ call }, index) => ({
+        role: "tool",
+        tool_call_id: call.id,
+        name: call.name,
+        content: fields[index]?.value ?? "",
+      }));
+      this.#closeCalls(results.map((result) => result.content));
+      button.remove();
+      onContinue(results);
+    });
+    this.#parts.append(button);
+  }
+
+  /** Show the given results below their calls. @param {string[]} results */
+  #closeCalls(results) {
+    for (const [index, { row }] of this.#calls.entries()) {
+      row.querySelector(".play-call-answer")?.remove();
+      const result = createElement("div", "tool-call-result");
+      const text = document.createElement("pre");
+      text.textContent = results[index] || "Empty result";
+      result.append(createIcon("corner-down-left", "icon-small"), text);
+      row.append(result);
+    }
+  }
+
+  /** @param {ReplyEnd} end */
+  #showFigures({ latency_ms, first_token_ms, usage, cost, trace_url }) {
+    this.#figures.replaceChildren();
+    if (latency_ms !== null && latency_ms !== undefined)
+      this.#figures.append(createFigure(formatDuration(latency_ms), "Latency"));
+    if (usage)
+      this.#figures.append(
+        createFigure(
+          `${formatCompact(usage.input_tokens)} → ${formatCompact(usage.output_tokens)}`,
+          "Tokens in and out",
+        ),
+      );
+    if (cost !== null && cost !== undefined)
+      this.#figures.append(createFigure(formatMoney(cost), "Cost"));
+    if (first_token_ms !== null && first_token_ms !== undefined) {
+      const figure = createFigure(formatDuration(first_token_ms), "First token");
+      figure.prepend(createIcon("zap", "icon-small"));
+      this.#figures.append(figure);
+    }
+    if (trace_url) {
+      const link = document.createElement("a");
+      link.href = trace_url;
+      link.textContent = "Open run";
+      this.#figures.append(link);
+    }
+  }
+
+  /** @param {SchemaError[]} errors */
+  #showSchemaErrors(errors) {
+    this.element.dataset.invalid = "";
+    const notice = createNotice("The reply does not match the response schema.");
+    const list = document.createElement("ul");
+    for (const { path, rule, message } of errors) {
+      const item = document.createElement("li");
+      item.append(createElement("code", "", path), ` ${rule}: ${message}`);
+      list.append(item);
+    }
+    notice.lastElementChild?.append(list);
+    this.#parts.prepend(notice);
+    const text = readText(this.message);
+    if (!isJson(text)) return;
+    const data = document.createElement("script");
+    data.type = "application/json";
+    data.id = `play-json-${++lastId}`;
+    data.textContent = text;
+    const view = document.createElement("json-view");
+    view.setAttribute("for", data.id);
+    view.setAttribute("path", JSON.stringify(parsePath(errors[0]?.path ?? "$")));
+    view.ariaLabel = "The reply as JSON";
+    this.#parts.querySelector("fold-view")?.replaceWith(data, view);
+  }
+
+  /** @param {Problem} problem */
+  #createFailure(problem) {
+    const notice = createNotice(describeProblem(problem));
+    const text = /** @type {HTMLElement} */ (notice.lastElementChild);
+    const key = this.options.keyNotice;
+    if (problem.code === "no_provider_key" && key) {
+      if (key.mayAdd) {
+        const link = document.createElement("a");
+        link.href = key.url;
+        link.textContent = "Add one";
+        text.append(" ", link);
+      } else text.append(" Ask an administrator.");
+    } else if (this.options.onRetry) text.append(this.#createRetry(problem, this.options.onRetry));
+    return notice;
+  }
+
+  /**
+   * @param {Problem} problem
+   * @param {() => void} onRetry
+   */
+  #createRetry(problem, onRetry) {
+    const button = /** @type {HTMLButtonElement} */ (
+      createElement("button", "button button-small play-retry", "Retry")
+    );
+    button.type = "button";
+    button.addEventListener("click", onRetry);
+    let seconds = Math.ceil(problem.retry_after ?? 0);
+    if (!seconds) return button;
+    button.disabled = true;
+    button.textContent = `Retry in ${seconds} s`;
+    const timer = setInterval(() => {
+      seconds -= 1;
+      button.disabled = seconds > 0;
+      button.textContent = seconds > 0 ? `Retry in ${seconds} s` : "Retry";
+      if (seconds <= 0 || !button.isConnected) clearInterval(timer);
+    }, 1_000);
+    return button;
+  }
+}
+
+/** @param {Problem} problem */
+function describeProblem(problem) {
+  const names = (problem.errors ?? []).map((error) => error.field).filter(Boolean);
+  if (problem.code === "missing_variables" && names.length) return `Fill in ${names.join(", ")}.`;
+  if (problem.code === "no_provider_key") return problem.detail;
+  const source =
+    problem.provider && problem.status ? `${problem.provider} answered ${problem.status}. ` : "";
+  return `${source}${problem.detail}`;
+}
+
+/** @param {string} text */
+function createNotice(text) {
+  const notice = createElement("div", "notice tone-error");
+  notice.append(createIcon("circle-alert"), createElement("div", "", text));
+  return notice;
+}
+
+/**
+ * @param {string} text
+ * @param {string} label
+ */
+function createFigure(text, label) {
+  const figure = document.createElement("span");
+  figure.title = label;
+  figure.append(createElement("span", "visually-hidden", `${label} `), text);
+  return figure;
+}
+
+/**
+ * @param {string} name
+ * @param {string} [classes]
+ * @param {string} [text]
+ */
+export function createElement(name, classes = "", text = "") {
+  const element = document.createElement(name);
+  if (classes) element.className = classes;
+  if (text) element.textContent = text;
+  return element;
+}
+
+/** @param {string} text */
+function isJson(text) {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/**
+ * Return the keys of a path such as `$.items[0].id`.
+ *
+ * @param {string} path
+ * @returns {(string | number)[]}
+ */
+export function parsePath(path) {
+  return [...path.matchAll(/\.([^.[\]]+)|\[(\d+)\]|\["((?:[^"\\]|\\.)*)"\]/g)].map(
+    ([, name, index, quoted]) => (index === undefined ? (name ?? quoted ?? "") : Number(index)),
+  );
+}

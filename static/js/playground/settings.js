@@ -1,0 +1,217 @@
+/** Reads, compares and exports the setting of a column. */
+import { findVariables } from "./template-variables.js";
+
+/**
+ * @typedef {import("./types.js").Setting} Setting
+ * @typedef {import("./types.js").Message} Message
+ * @typedef {import("./types.js").Block} Block
+ * @typedef {import("./types.js").Recorded} Recorded
+ */
+
+export const LETTERS = "ABCDEFGHIJ";
+/** The parameters of a model, in the order of their fields. */
+export const PARAMETERS = [
+  "temperature",
+  "top_p",
+  "max_tokens",
+  "stop",
+  "seed",
+  "frequency_penalty",
+  "presence_penalty",
+  "reasoning_effort",
+  "thinking_budget",
+  "tool_choice",
+];
+
+/** Return the setting with the fields that the server leaves out. @param {Partial<Setting>} setting @returns {Setting} */
+export function completeSetting(setting) {
+  return {
+    name: setting.name || "Draft",
+    prompt: setting.prompt ?? null,
+    template_format: setting.template_format ?? "f-string",
+    messages: (setting.messages ?? []).map((message) => ({
+      ...message,
+      content: joinContent(readText(message), readAttachments(message)),
+    })),
+    tools: (setting.tools ?? []).map((tool) => ({
+      name: tool.name,
+      description: tool.description ?? "",
+      schema: tool.schema ?? { type: "object", properties: {} },
+      result: tool.result ?? null,
+    })),
+    response_schema: setting.response_schema ?? null,
+    model: { ...(setting.model ?? { provider: "", model: "" }) },
+  };
+}
+
+/** Return the text of a message, without images and files. @param {Message | null | undefined} message */
+export function readText(message) {
+  const content = message?.content ?? "";
+  if (typeof content === "string") return content;
+  return content.map((block) => (block.type === "text" ? (block.text ?? "") : "")).join("");
+}
+
+/** Return the images and files of a message. @param {Message} message @returns {Block[]} */
+export function readAttachments(message) {
+  const content = message.content ?? "";
+  return typeof content === "string" ? [] : content.filter((block) => block.type !== "text");
+}
+
+/** @param {string} text @param {Block[]} attachments @returns {string | Block[]} */
+export function joinContent(text, attachments) {
+  return attachments.length ? [...(text ? [{ type: "text", text }] : []), ...attachments] : text;
+}
+
+/**
+ * Return the variables of the setting, in order; lists are the names of placeholders.
+ *
+ * @param {Setting} setting
+ * @returns {{ names: string[], lists: string[] }}
+ */
+export function listVariables(setting) {
+  const names = new Set();
+  const lists = new Set();
+  for (const message of setting.messages) {
+    if (message.role === "placeholder") lists.add(readText(message).trim());
+    else
+      for (const name of findVariables(readText(message), setting.template_format).names)
+        names.add(name);
+  }
+  lists.delete("");
+  return { names: [...names].filter((name) => !lists.has(name)), lists: [...lists] };
+}
+
+/** Return a text that is equal for equal settings. @param {unknown} value @returns {string} */
+export function canonicalJson(value) {
+  return JSON.stringify(value, (_, item) => {
+    if (item === null || item === undefined) return undefined;
+    if (typeof item !== "object" || Array.isArray(item)) return item;
+    return Object.fromEntries(Object.entries(item).sort(([a], [b]) => (a < b ? -1 : 1)));
+  });
+}
+
+/** Return what a commit of the setting contains. @param {Setting} setting */
+export function committedPart({ messages, template_format, tools, response_schema, model }) {
+  return canonicalJson({ messages, template_format, tools, response_schema, model });
+}
+
+/**
+ * Name the differences of two settings, such as `temperature 0.2 → 0.7`.
+ *
+ * @param {Setting} before
+ * @param {Setting} after
+ * @returns {string[]}
+ */
+export function describeDifferences(before, after) {
+  const differences = [];
+  if (before.model.model !== after.model.model || before.model.provider !== after.model.provider)
+    differences.push(`${before.model.model} → ${after.model.model}`);
+  for (const name of PARAMETERS) {
+    const [old, value] = [before.model[name], after.model[name]];
+    if (canonicalJson({ value: old }) !== canonicalJson({ value }))
+      differences.push(`${formatName(name)} ${formatValue(old)} → ${formatValue(value)}`);
+  }
+  if (before.template_format !== after.template_format)
+    differences.push(`format ${before.template_format} → ${after.template_format}`);
+  const count = Math.max(before.messages.length, after.messages.length);
+  const changed = Array.from({ length: count }, (_, index) => index).filter(
+    (index) => canonicalJson(before.messages[index]) !== canonicalJson(after.messages[index]),
+  );
+  if (changed.length === 1) differences.push(`message ${(changed[0] ?? 0) + 1} changed`);
+  else if (changed.length) differences.push(`${changed.length} messages changed`);
+  if (canonicalJson(before.tools) !== canonicalJson(after.tools)) differences.push("tools changed");
+  if (canonicalJson(before.response_schema) !== canonicalJson(after.response_schema))
+    differences.push("response schema changed");
+  return differences;
+}
+
+/** @param {string} name */
+export function formatName(name) {
+  return name.replaceAll("_", " ");
+}
+
+/** @param {unknown} value */
+function formatValue(value) {
+  if (value === null || value === undefined || value === "") return "default";
+  return typeof value === "string" ? value : JSON.stringify(value);
+}
+
+/**
+ * Return Python code that sends the messages with the client of OpenAI or of an address that speaks its protocol; other
+ * providers by LangChain's common interface.
+ *
+ * @param {Setting} setting
+ */
+export function toPython(setting) {
+  const { provider, model, base_url: address } = setting.model;
+  const parameters = Object.fromEntries(
+    PARAMETERS.map((name) => [name, setting.model[name]]).filter(
+      ([, value]) =>
+        value !== null && value !== undefined && !(Array.isArray(value) && !value.length),
+    ),
+  );
+  const isOpenAi = provider === "openai" || provider === "openai_compatible";
+  const messages = `[\n${setting.messages.map((message) => `        ${messageCode(message, setting)},\n`).join("")}    ]`;
+  const options = Object.entries(parameters).map(
+    ([name, value]) => `    ${name}=${toPythonValue(value)},\n`,
+  );
+  const { names, lists } = listVariables(setting);
+  const variables =
+    names.length || lists.length
+      ? `variables = ${toPythonValue(Object.fromEntries([...names.map((name) => [name, ""]), ...lists.map((name) => [name, []])]))}\n\n`
+      : "";
+  if (isOpenAi)
+    return (
+      `from openai import OpenAI\n\n${variables}` +
+      `client = OpenAI(${address ? `base_url=${JSON.stringify(address)}` : ""})\n` +
+      "completion = client.chat.completions.create(\n" +
+      `    model=${JSON.stringify(model)},\n    messages=${messages},\n${options.join("")}` +
+      `${toolOption(setting)})\nprint(completion.choices[0].message)\n`
+    );
+  return (
+    `from langchain.chat_models import init_chat_model\n\n${variables}` +
+    `model = init_chat_model(\n    ${JSON.stringify(model)},\n` +
+    `    model_provider=${JSON.stringify(LANGCHAIN_PROVIDERS[provider] ?? provider)},\n${options.join("")})\n` +
+    `reply = model.invoke(${messages})\nprint(reply)\n`
+  );
+}
+
+const PYTHON_ROLES = /** @type {Record<string, string>} */ ({ ai: "assistant", human: "user" });
+
+/**
+ * Return a message as code. An f-string is formatted with a dictionary that the caller of the code supplies.
+ *
+ * @param {Message} message
+ * @param {Setting} setting
+ */
+function messageCode(message, setting) {
+  if (message.role === "placeholder") return `*variables[${JSON.stringify(readText(message))}]`;
+  const text = readText(message);
+  const isFormatted =
+    setting.template_format === "f-string" && findVariables(text, "f-string").names.length > 0;
+  const role = JSON.stringify(PYTHON_ROLES[message.role] ?? message.role);
+  return `{"role": ${role}, "content": ${JSON.stringify(text)}${isFormatted ? ".format(**variables)" : ""}}`;
+}
+
+const LANGCHAIN_PROVIDERS = /** @type {Record<string, string>} */ ({ google: "google_genai" });
+
+/** @param {Setting} setting */
+function toolOption(setting) {
+  const tools = setting.tools.map(({ name, description, schema }) => ({
+    type: "function",
+    function: { name, description, parameters: schema },
+  }));
+  return tools.length ? `    tools=${toPythonValue(tools)},\n` : "";
+}
+
+/** @param {unknown} value @returns {string} */
+function toPythonValue(value) {
+  if (value === null || value === undefined) return "None";
+  if (typeof value === "boolean") return value ? "True" : "False";
+  if (Array.isArray(value)) return `[${value.map(toPythonValue).join(", ")}]`;
+  if (typeof value === "object")
+    return `{${Object.entries(value)
+      .map(([key, item]) => `${JSON.stringify(key)}: ${toPythonValue(item)}`)
+      .join(", ")}}`;
+  return JSON.stringify(value);
+}
