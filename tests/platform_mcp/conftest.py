@@ -8,9 +8,9 @@ from django.test import Client
 
 from apps.core.json import loads
 from tests.experiment_jobs.conftest import agent, clear_caches
-from tests.tracing.conftest import objects, other_workspace, workspace
+from tests.tracing.conftest import objects, other_workspace
 
-__all__ = ["agent", "clear_caches", "objects", "other_workspace", "workspace"]
+__all__ = ["agent", "clear_caches", "objects", "other_workspace"]
 
 
 class Mcp:

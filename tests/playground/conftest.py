@@ -16,9 +16,9 @@ from apps.playground.api import views as api_views
 from apps.playground.services import completion, streaming
 from apps.trace_store.postgres import partitions
 from tests.providers.conftest import keys, provider
-from tests.tracing.conftest import api, make_api, objects, page, workspace
+from tests.tracing.conftest import api, make_api, objects, page
 
-__all__ = ["api", "keys", "make_api", "objects", "page", "provider", "workspace"]
+__all__ = ["api", "keys", "make_api", "objects", "page", "provider"]
 
 
 @pytest.fixture(autouse=True)

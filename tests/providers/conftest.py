@@ -12,9 +12,7 @@ from apps.providers.chat import ChatEvent, ChatMessage, ChatRequest, ModelSettin
 from apps.providers.client import PreparedCall, prepare_call, stream_chat
 from apps.providers.reply import ReplyCollector
 from tests.providers.fake_provider import FakeProvider
-from tests.tracing.conftest import workspace
 
-__all__ = ["workspace"]
 KEY = "sk-very-secret-value"
 PREFIXES = {"openai": "OPENAI", "anthropic": "ANTHROPIC", "google": "GOOGLE"}
 
