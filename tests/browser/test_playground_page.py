@@ -126,6 +126,8 @@ def test_model_run_opens_by_key_and_its_reply_streams_without_the_key(session, p
     page.keyboard.press("p")
     page.wait_for_url("**/playground?run=*")
     session.wait_for_elements()
+    responses = []
+    page.on("response", lambda response: responses.extend([response]))
 
     expect(page.get_by_label("Text of the message").nth(0)).to_have_value("Be brief.")
     expect(reply_in(page, "A")).to_contain_text("It takes a week.")
@@ -138,7 +140,10 @@ def test_model_run_opens_by_key_and_its_reply_streams_without_the_key(session, p
     assert body["temperature"] == 0.2
     assert [message["content"] for message in body["messages"]] == ["Be brief.", QUESTION]
     assert provider.requests[0].headers["authorization"] == f"Bearer {KEY}"
-    traffic.append(page.content())
+    streams = [item for item in responses if item.url.endswith("/playground/stream")]
+    assert len(streams) == 1
+    traffic += [page.content(), streams[0].text()]
+    assert "event: end" in traffic[-1]
     assert KEY not in "".join(traffic)
     assert axe_violations(page) == []
 
