@@ -40,7 +40,7 @@ class PreparedTarget:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunEnd:
+class ExperimentRunEnd:
     """The end of a run."""
 
     ended_at: datetime | None = None
@@ -68,10 +68,12 @@ class Runner(Protocol):
     def find_ended(self, job: ExperimentJob, run_ids: Sequence[UUID]) -> list[UUID]:
         """The ids of runs that have ended or were deleted, in order."""
 
-    def read_ends(self, job: ExperimentJob, run_ids: Sequence[UUID]) -> dict[UUID, RunEnd]:
+    def read_ends(
+        self, job: ExperimentJob, run_ids: Sequence[UUID]
+    ) -> dict[UUID, ExperimentRunEnd]:
         """The end of each of these runs; that of a deleted one is an error."""
 
-    def release(self, job: ExperimentJob, ends: Sequence[RunEnd]) -> None:
+    def release(self, job: ExperimentJob, ends: Sequence[ExperimentRunEnd]) -> None:
         """Called after the ends were recorded."""
 
     def stop(self, job: ExperimentJob, run_ids: Sequence[UUID]) -> None:

@@ -84,7 +84,7 @@ Object = Annotated[
 
 
 @dataclass(frozen=True)
-class Tool:
+class ApiTool:
     """A tool and the function that it calls."""
 
     function: Callable[..., JSONObject]
@@ -129,20 +129,20 @@ class ToolGroup:
     """The tools of one subject; its method is the decorator that declares them."""
 
     def __init__(self) -> None:
-        self.tools: list[Tool] = []
+        self.tools: list[ApiTool] = []
 
     def declare(self, title: str, *permissions: str, changes: bool = False) -> Callable[[F], F]:
         """Declare the function as a tool; `changes` says that it writes."""
 
         def add(function: F) -> F:
             model = get_type_hints(function)["arguments"]
-            self.tools.append(Tool(function, model, title, permissions, not changes))
+            self.tools.append(ApiTool(function, model, title, permissions, not changes))
             return function
 
         return add
 
 
-def by_name(groups: Iterable[ToolGroup]) -> Mapping[str, Tool]:
+def by_name(groups: Iterable[ToolGroup]) -> Mapping[str, ApiTool]:
     """The tools of all groups, in alphabetical order."""
     tools = sorted((tool for group in groups for tool in group.tools), key=lambda tool: tool.name)
     return {tool.name: tool for tool in tools}

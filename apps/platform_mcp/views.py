@@ -23,7 +23,7 @@ from apps.core.mcp import messages
 from apps.core.mcp.messages import JSONObject, McpMessage, RpcError
 from apps.core.mcp.server import (
     RESOURCE_METADATA,
-    Server,
+    McpServer,
     cache_hints,
     challenge,
     check_origin,
@@ -38,7 +38,7 @@ from apps.platform_mcp.api import PlatformApi, ToolError
 from apps.platform_mcp.pages import bounded
 from apps.platform_mcp.tools import TOOLS
 
-SERVER = Server(
+SERVER = McpServer(
     "slipway",
     instructions=(
         "Traces, datasets, experiments, prompts and deployments of one workspace, which the API"

@@ -23,7 +23,7 @@ from django.utils import timezone
 from apps.core.connections import close_dead
 from apps.core.errors import AppError
 from apps.playground.services import model_calls
-from apps.playground.services.call_records import CallResult
+from apps.playground.services.call_records import ModelCallResult
 from apps.playground.services.calls import CallExecution
 from apps.playground.services.model_calls import ClaimedCall
 
@@ -134,7 +134,7 @@ class CallWorker:
 
     async def _make_and_record(self, claimed: ClaimedCall) -> None:
         outcome = await make_call(claimed)
-        if isinstance(outcome, CallResult):
+        if isinstance(outcome, ModelCallResult):
             await self._in_database(model_calls.record_end, claimed, outcome)
         else:
             await self._in_database(model_calls.postpone, claimed, outcome)
@@ -147,10 +147,10 @@ class CallWorker:
         return await self._loop.run_in_executor(self._database, call)
 
 
-async def make_call(claimed: ClaimedCall) -> CallResult | datetime:
+async def make_call(claimed: ClaimedCall) -> ModelCallResult | datetime:
     """Make the call; return its end, or the time at which it is to be made again."""
     if claimed.call is None or claimed.error:
-        return CallResult(ended_at=timezone.now(), error=claimed.error)
+        return ModelCallResult(ended_at=timezone.now(), error=claimed.error)
     execution = CallExecution(claimed.call)
     try:
         async with aclosing(execution.run()) as events:

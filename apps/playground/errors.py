@@ -27,7 +27,7 @@ class PlaygroundBusy(errors.RateLimited):
     headers = {"Retry-After": "2"}
 
 
-class ShareNotFound(errors.NotFound):
+class PlaygroundShareNotFound(errors.NotFound):
     code, detail = "playground_share_not_found", "No such shared setting in the workspace."
 
 

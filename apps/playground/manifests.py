@@ -21,13 +21,13 @@ from apps.providers.catalogue import PROVIDERS
 from apps.providers.chat import (
     Block,
     ChatMessage,
+    ChatTool,
+    ChatToolCall,
     FileBlock,
     ImageBlock,
     ModelSettings,
     Role,
     TextBlock,
-    Tool,
-    ToolCall,
 )
 
 _PROMPTS = ["langchain", "prompts"]
@@ -316,7 +316,7 @@ def _read_fixed_message(
         else:
             blocks.append(TextBlock(_escape(text_of(item.get("text")), template_format)))
     calls = [
-        ToolCall(text_of(call.get("id")), text_of(call.get("name")), dict_of(call.get("args")))
+        ChatToolCall(text_of(call.get("id")), text_of(call.get("name")), dict_of(call.get("args")))
         for call in list_of_dicts(kwargs.get("tool_calls"))
     ]
     text = content if isinstance(content, str) else ""
@@ -334,13 +334,13 @@ def _escape(text: str, template_format: TemplateFormat) -> str:
     return text.replace("{", "{{").replace("}", "}}") if template_format == F_STRING else text
 
 
-def _read_tools(values: Any) -> list[Tool]:
+def _read_tools(values: Any) -> list[ChatTool]:
     tools = []
     for item in list_of_dicts(values):
         function = dict_of(item.get("function")) or item
         schema = function.get("parameters") or function.get("input_schema")
         if name := text_of(function.get("name")):
-            tools.append(Tool(name, text_of(function.get("description")), dict_of(schema)))
+            tools.append(ChatTool(name, text_of(function.get("description")), dict_of(schema)))
     return tools
 
 

@@ -11,8 +11,8 @@ from apps.organizations.models import User
 from apps.playground.querysets import (
     DraftQuerySet,
     ModelCallQuerySet,
+    PlaygroundShareQuerySet,
     SavedSettingsQuerySet,
-    ShareQuerySet,
 )
 
 
@@ -37,15 +37,15 @@ class Draft(WorkspaceOwned):
         return str(self.pk)
 
 
-class Share(WorkspaceOwned):
+class PlaygroundShare(WorkspaceOwned):
     """Columns as they were when a member made a link for the others of the workspace."""
 
     title = models.TextField(blank=True)
     state = models.JSONField()
     created_by = models.ForeignKey(User, models.SET_NULL, null=True, related_name="+")
 
-    objects = TenantManager(ShareQuerySet)
-    unscoped = ShareQuerySet.as_manager()
+    objects = TenantManager(PlaygroundShareQuerySet)
+    unscoped = PlaygroundShareQuerySet.as_manager()
 
     class Meta:
         base_manager_name = "unscoped"

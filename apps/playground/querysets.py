@@ -9,14 +9,14 @@ from django.db import models
 from django.db.models import Q
 
 if TYPE_CHECKING:
-    from apps.playground.models import Draft, ModelCall, SavedSettings, Share  # noqa: F401
+    from apps.playground.models import Draft, ModelCall, PlaygroundShare, SavedSettings  # noqa: F401
 
 
 class DraftQuerySet(models.QuerySet["Draft"]):
     pass
 
 
-class ShareQuerySet(models.QuerySet["Share"]):
+class PlaygroundShareQuerySet(models.QuerySet["PlaygroundShare"]):
     pass
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 from apps.core.json import MAX_DEPTH, is_too_deep, loads, storable_value
 from apps.playground.errors import BadSetting
-from apps.providers.chat import MAX_MESSAGES, MAX_TOOLS, ChatMessage, ModelSettings, Tool
+from apps.providers.chat import MAX_MESSAGES, MAX_TOOLS, ChatMessage, ChatTool, ModelSettings
 
 MAX_COLUMNS = 10
 MAX_STATE_BYTES = 2_097_152
@@ -34,11 +34,11 @@ class Setting(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     name: str = ""
     prompt: PromptReference | None = None
     template_format: TemplateFormat = "f-string"
-    tools: list[Tool] = []
+    tools: list[ChatTool] = []
     response_schema: dict[str, Any] | None = None
 
 
-class Column(msgspec.Struct, forbid_unknown_fields=True):
+class PromptColumn(msgspec.Struct, forbid_unknown_fields=True):
     letter: ColumnLetter
     setting: Setting
 
@@ -55,7 +55,7 @@ class DatasetChoice(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tr
 class State(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """What a person has in the playground."""
 
-    columns: list[Column]
+    columns: list[PromptColumn]
     variables: dict[str, Any] = {}
     dataset: DatasetChoice | None = None
     view: dict[str, Any] = {}

@@ -35,7 +35,7 @@ class FileBlock(msgspec.Struct, tag="file", forbid_unknown_fields=True, omit_def
 Block: TypeAlias = TextBlock | ImageBlock | FileBlock
 
 
-class ToolCall(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+class ChatToolCall(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     id: str
     name: str
     arguments: dict[str, Any] = {}
@@ -51,7 +51,7 @@ class ChatMessage(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     thinking: str | None = None
     signature: str | None = None
     """A provider's proof of `thinking`; returned to it unchanged."""
-    tool_calls: list[ToolCall] = []
+    tool_calls: list[ChatToolCall] = []
     tool_call_id: str | None = None
     name: str | None = None
 
@@ -66,7 +66,7 @@ class ChatMessage(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
         return "".join(block.text for block in self.blocks if isinstance(block, TextBlock))
 
 
-class Tool(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+class ChatTool(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """A function that the model may call; `result` is a made-up result of a person."""
 
     name: str
@@ -98,11 +98,11 @@ class ModelSettings(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tr
 class ChatRequest(msgspec.Struct, frozen=True):
     model: ModelSettings
     messages: list[ChatMessage]
-    tools: list[Tool] = []
+    tools: list[ChatTool] = []
     response_schema: dict[str, Any] | None = None
 
 
-class Usage(msgspec.Struct, omit_defaults=True):
+class ChatUsage(msgspec.Struct, omit_defaults=True):
     """Token counts as runs have them in `usage_metadata`; details are part of their total."""
 
     input_tokens: int = 0
@@ -146,7 +146,7 @@ class ToolCallDelta(msgspec.Struct, frozen=True):
 class UsageUpdate(msgspec.Struct, frozen=True):
     """The usage known so far; the last one counts."""
 
-    usage: Usage
+    usage: ChatUsage
 
 
 class Finished(msgspec.Struct, frozen=True):

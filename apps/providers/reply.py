@@ -10,12 +10,12 @@ from apps.core.json import loads
 from apps.providers.chat import (
     ChatEvent,
     ChatMessage,
+    ChatToolCall,
+    ChatUsage,
     Finished,
     TextDelta,
     ThinkingDelta,
-    ToolCall,
     ToolCallDelta,
-    Usage,
     UsageUpdate,
 )
 from apps.providers.errors import InvalidResponse
@@ -39,7 +39,7 @@ class ReplyCollector:
     thoughts: list[str] = field(default_factory=list)
     signature: str | None = None
     calls: dict[int, _PartialCall] = field(default_factory=dict)
-    usage: Usage | None = None
+    usage: ChatUsage | None = None
     finish_reason: str | None = None
 
     def add(self, event: ChatEvent) -> None:
@@ -81,7 +81,7 @@ class ReplyCollector:
             thinking="".join(self.thoughts) or None,
             signature=self.signature,
             tool_calls=[
-                ToolCall(
+                ChatToolCall(
                     call.id or f"call_{index}",
                     call.name or "tool",
                     dict(_parse_arguments("".join(call.arguments))),

@@ -3,7 +3,7 @@ from __future__ import annotations
 from uuid import UUID, uuid4
 
 from apps.organizations.models import Workspace
-from apps.playground.models import Draft, ModelCall, SavedSettings, Share
+from apps.playground.models import Draft, ModelCall, PlaygroundShare, SavedSettings
 from tests.factories.organizations import UserFactory
 
 
@@ -15,7 +15,7 @@ def create_playground_rows(workspace: Workspace, mark: str) -> dict[str, UUID]:
     setting = {"messages": [{"role": "human", "content": mark}]}
     state = {"columns": [{"letter": "A", "setting": setting}]}
     Draft(workspace=workspace, user=UserFactory(), state=state).save()
-    share = Share(workspace=workspace, title=mark, state=state)
+    share = PlaygroundShare(workspace=workspace, title=mark, state=state)
     share.save()
     settings = SavedSettings(workspace=workspace, name=mark, settings={"a": mark})
     settings.save()

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from apps.playground.models import Draft, Share
+from apps.playground.models import Draft, PlaygroundShare
 from tests.console.conftest import create_workspace_user, signed_in
 from tests.factories.datasets import make_dataset
 from tests.factories.organizations import WorkspaceFactory
@@ -92,7 +92,7 @@ def test_draft_is_in_the_page_and_kept_by_what_opens_filled_in(page, workspace, 
 
 
 def test_shared_setting_is_read_only(page, workspace, base):
-    share = Share(
+    share = PlaygroundShare(
         workspace=workspace,
         title="Two tones",
         state={"columns": [{"letter": "A", "setting": setting()}]},

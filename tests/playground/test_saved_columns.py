@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apps.playground.models import Draft, Share
+from apps.playground.models import Draft, PlaygroundShare
 from apps.playground.services import saved_columns
 from tests.console.conftest import create_workspace_user, signed_in
 from tests.factories.organizations import WorkspaceFactory
@@ -98,7 +98,7 @@ def test_viewers_keep_and_delete_nothing(page, workspace, base):
     assert viewer.delete(f"{base}/draft").status_code == 403
     assert send(viewer, f"{base}/shares", {"state": state()}).status_code == 403
     assert viewer.delete(f"{base}/shares/{link}").status_code == 403
-    assert Share.unscoped.count() == 1
+    assert PlaygroundShare.unscoped.count() == 1
     assert not Draft.unscoped.exists()
 
 
@@ -107,7 +107,7 @@ def test_link_is_deleted_by_editors(page, workspace, base):
     colleague = signed_in(create_workspace_user(workspace, "editor"))
 
     assert colleague.delete(f"{base}/shares/{link}").status_code == 204
-    assert not Share.unscoped.exists()
+    assert not PlaygroundShare.unscoped.exists()
 
 
 def test_workspace_has_a_limit_of_links(page, base, monkeypatch):
@@ -115,4 +115,4 @@ def test_workspace_has_a_limit_of_links(page, base, monkeypatch):
     send(page, f"{base}/shares", {"state": state()})
 
     assert send(page, f"{base}/shares", {"state": state()}).status_code == 409
-    assert Share.unscoped.count() == 1
+    assert PlaygroundShare.unscoped.count() == 1

@@ -11,13 +11,13 @@ from apps.organizations.services.workspaces import set_secrets
 from apps.providers import errors, transport
 from apps.providers.chat import (
     ChatMessage,
+    ChatTool,
+    ChatToolCall,
     FileBlock,
     ImageBlock,
     TextBlock,
     TextDelta,
     ThinkingDelta,
-    Tool,
-    ToolCall,
 )
 from apps.providers.client import find_keys, stream_chat
 from tests.providers.conftest import KEY, collect
@@ -26,11 +26,13 @@ from tests.providers.fake_provider import Reply
 pytestmark = pytest.mark.django_db
 ALL = ("openai", "anthropic", "google", "azure_openai", "openai_compatible")
 OBJECT = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
-SEARCH = Tool("search", "Finds things.", OBJECT)
+SEARCH = ChatTool("search", "Finds things.", OBJECT)
 CONVERSATION = (
     ChatMessage("system", "Be brief."),
     ChatMessage("human", "Where is it warm?"),
-    ChatMessage("ai", "I look.", tool_calls=[ToolCall("c1", "search", {"city": "Rome"}, "proof")]),
+    ChatMessage(
+        "ai", "I look.", tool_calls=[ChatToolCall("c1", "search", {"city": "Rome"}, "proof")]
+    ),
     ChatMessage("tool", "30 °C", tool_call_id="c1", name="search"),
 )
 
@@ -55,7 +57,7 @@ def test_reply_is_streamed_word_by_word(provider, keys, prepare, name):
 def test_tool_calls_are_collected_from_pieces(provider, keys, prepare, name):
     provider.answer = Reply("", tool_calls=[("search", {"city": "Rome"}), ("now", {})])
 
-    _, reply = collect(prepare(name, tools=[SEARCH, Tool("now")]))
+    _, reply = collect(prepare(name, tools=[SEARCH, ChatTool("now")]))
 
     calls = reply.message().tool_calls
     assert [(call.name, call.arguments) for call in calls] == [
@@ -343,7 +345,7 @@ def test_address_of_a_provider_with_one_is_not_chosen_by_the_setting(keys, prepa
         ("openai", {"tools": [SEARCH], "tool_choice": "other"}),
         ("anthropic", {"seed": 1}),
         ("google", {"reasoning_effort": "low"}),
-        ("google", {"response_schema": {}, "tools": [Tool("")]}),
+        ("google", {"response_schema": {}, "tools": [ChatTool("")]}),
     ],
 )
 def test_request_that_a_provider_cannot_take_is_refused(keys, prepare, name, fields):

@@ -29,7 +29,6 @@ def test_lists_of_unsupported_objects_are_empty(api, project, path):
         ("post", "/runs/rules", 405),
         ("get", f"/runs/rules/{uuid.UUID(int=7)}", 404),
         ("post", f"/runs/rules/{uuid.UUID(int=7)}/trigger", 404),
-        ("post", "/runs/generate-query", 404),
         ("get", "/v1/platform/issues", 404),
     ],
 )

@@ -36,7 +36,7 @@ from apps.core.mcp.messages import McpMessage, RpcError
 from apps.core.mcp.server import (
     RESOURCE_METADATA,
     JsonRpcMessage,
-    Server,
+    McpServer,
     cache_hints,
     challenge,
     check_origin,
@@ -161,8 +161,8 @@ def _read_session(context: HttpRequestContext, message: McpMessage) -> Session |
     return sessions.check_session_id(context.admission, session_id)
 
 
-def _server(context: HttpRequestContext) -> Server:
-    return Server(context.admission.route.name, CAPABILITIES)
+def _server(context: HttpRequestContext) -> McpServer:
+    return McpServer(context.admission.route.name, CAPABILITIES)
 
 
 def _respond(context: HttpRequestContext, message: McpMessage, result: JSONObject) -> Response:
@@ -245,7 +245,7 @@ class _Call:
     scope: Scope
     admission: Admission
     run_id: UUID
-    server: Server
+    server: McpServer
     session: Session | None = None
     thread_id: UUID | None = None
     """The thread of a call whose client asks its user for input; it is deleted after the call."""

@@ -43,7 +43,7 @@ class HostNotAllowed(errors.BadRequest):
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class McpServer:
     """The name and the capabilities of a server, and the responses that follow from them."""
 
     name: str

@@ -26,7 +26,7 @@ from apps.deployments.routes import STUDIO_USER
 from apps.experiment_jobs import errors
 from apps.experiment_jobs.dotted_orders import step_dotted_order
 from apps.experiment_jobs.models import ExperimentJob, ExperimentStep
-from apps.experiment_jobs.runners import PreparedTarget, RunEnd, RunnerBusy
+from apps.experiment_jobs.runners import ExperimentRunEnd, PreparedTarget, RunnerBusy
 
 
 def prepare_agent(deployment: Deployment, assistant: str | None) -> PreparedTarget:
@@ -113,17 +113,19 @@ class AgentRunner:
         statuses = dict(agent_runs.values_list("pk", "status"))
         return [run_id for run_id in run_ids if statuses.get(run_id) not in OPEN]
 
-    def read_ends(self, job: ExperimentJob, run_ids: Sequence[UUID]) -> dict[UUID, RunEnd]:
+    def read_ends(
+        self, job: ExperimentJob, run_ids: Sequence[UUID]
+    ) -> dict[UUID, ExperimentRunEnd]:
         agent_runs = AgentRun.objects.for_workspace(job.workspace_id).filter(pk__in=run_ids)
         rows = agent_runs.values_list(
             "pk", "status", "error", "ended_at", "thread_id",
             Cast("thread__values", TextField()), Cast("thread__interrupts", TextField()),
         )  # fmt: skip
         ends = {row[0]: _build_end(row[1:]) for row in rows}
-        deleted = RunEnd(error="The agent run was deleted before its result was read.")
+        deleted = ExperimentRunEnd(error="The agent run was deleted before its result was read.")
         return {run_id: ends.get(run_id, deleted) for run_id in run_ids}
 
-    def release(self, job: ExperimentJob, ends: Sequence[RunEnd]) -> None:
+    def release(self, job: ExperimentJob, ends: Sequence[ExperimentRunEnd]) -> None:
         # As after stateless runs, the purge deletes them after the traces of lost hosts were
         # closed.
         threads = Thread.objects.for_workspace(job.workspace_id)
@@ -140,9 +142,9 @@ class AgentRunner:
         return job.deployment.name if job.deployment is not None else job.experiment.name
 
 
-def _build_end(row: tuple[Any, ...]) -> RunEnd:
+def _build_end(row: tuple[Any, ...]) -> ExperimentRunEnd:
     status, error, ended_at, thread, values, interrupts = row
-    return RunEnd(
+    return ExperimentRunEnd(
         ended_at=ended_at,
         outputs=_build_outputs(values, interrupts),
         error=None if status == RunStatus.SUCCESS else _error_text(status, error),

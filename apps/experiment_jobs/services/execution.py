@@ -29,7 +29,7 @@ from apps.datasets.models import ExampleRevision
 from apps.experiment_jobs.dotted_orders import step_dotted_order
 from apps.experiment_jobs.input_mapping import MissingInput, build_input
 from apps.experiment_jobs.models import ExperimentJob, ExperimentStep
-from apps.experiment_jobs.runners import RunEnd, Runner, RunnerBusy, get_runner
+from apps.experiment_jobs.runners import ExperimentRunEnd, Runner, RunnerBusy, get_runner
 from apps.experiment_jobs.services.jobs import stop_job
 from apps.experiment_jobs.statuses import JobStatus, StepStatus
 from apps.experiments.services.results import load_revisions
@@ -119,7 +119,7 @@ class _Ended:
     step: ExperimentStep
     status: StepStatus
     update: RunOperation
-    end: RunEnd
+    end: ExperimentRunEnd
 
 
 def _record_ends(job: ExperimentJob) -> bool:
@@ -137,12 +137,12 @@ def _record_ends(job: ExperimentJob) -> bool:
     return bool(ended)
 
 
-def _build_end(job: ExperimentJob, step: ExperimentStep, end: RunEnd) -> _Ended:
+def _build_end(job: ExperimentJob, step: ExperimentStep, end: ExperimentRunEnd) -> _Ended:
     update = _root_update(job, step, ended_at=end.ended_at, outputs=end.outputs, error=end.error)
     return _Ended(step, _step_status(job, end), update, end)
 
 
-def _step_status(job: ExperimentJob, end: RunEnd) -> StepStatus:
+def _step_status(job: ExperimentJob, end: ExperimentRunEnd) -> StepStatus:
     if end.error is None:
         return StepStatus.SUCCEEDED
     is_cancelled = job.status == JobStatus.CANCELLING and end.is_interrupted

@@ -100,7 +100,7 @@ def read_example(api: PlatformApi, arguments: ReadExample) -> JSONObject:
     return {"example": api.get(f"/examples/{arguments.example_id}", as_of=arguments.as_of)}
 
 
-class NewExample(Arguments):
+class ExampleFields(Arguments):
     inputs: JSONObject
     outputs: JSONObject | None = None
     metadata: JSONObject | None = None
@@ -110,7 +110,7 @@ class NewExample(Arguments):
 class CreateDataset(Arguments):
     dataset_name: str = Field(min_length=1)
     description: str | None = None
-    examples: list[NewExample] = Field(default=[], max_length=MAX_EXAMPLES)
+    examples: list[ExampleFields] = Field(default=[], max_length=MAX_EXAMPLES)
 
 
 @tools.declare("Create a dataset", Permission.DATASETS_WRITE, changes=True)

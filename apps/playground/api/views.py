@@ -39,7 +39,7 @@ from apps.playground.services import call_records, experiments, query_writing, s
 from apps.playground.services.completion import complete_recorded
 from apps.playground.services.experiments import START_PERMISSIONS, ExperimentBody
 from apps.playground.services.streaming import ColumnCall, prepare_column
-from apps.playground.setting import Column, PromptReference, Setting, StreamBody, decode
+from apps.playground.setting import PromptColumn, PromptReference, Setting, StreamBody, decode
 from apps.playground.views import EVENT_STREAM, STREAM_HEADERS
 from apps.playground.wire import (
     CanvasBody,
@@ -257,7 +257,7 @@ def _create_job(request: ApiRequest) -> ExperimentJob:
         raise BadSetting("`secrets` must be empty: keys are secrets of the workspace.")
     experiment = ExperimentBody(
         body.dataset_id,
-        [Column("A", _read_setting(request.auth, body))],
+        [PromptColumn("A", _read_setting(request.auth, body))],
         as_of=body.as_of,
         splits=body.dataset_splits,
         mapping=body.mapping,

@@ -18,7 +18,7 @@ from apps.playground.setting import Setting
 from apps.providers.adapters.base import without_none
 from apps.providers.adapters.openai import build_message, build_tool
 from apps.providers.catalogue import PROVIDERS
-from apps.providers.chat import ChatMessage, ChatRequest, ModelSettings, Usage
+from apps.providers.chat import ChatMessage, ChatRequest, ChatUsage, ModelSettings
 from apps.trace_store.dotted_order import format_segment
 from apps.trace_store.pricing import price_map
 from apps.trace_store.pricing.costs import compute_costs
@@ -49,13 +49,13 @@ class CallRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CallResult:
+class ModelCallResult:
     """The end of a call; with an error, `message` is the part of the reply that came."""
 
     ended_at: datetime
     message: ChatMessage | None = None
     finish_reason: str | None = None
-    usage: Usage | None = None
+    usage: ChatUsage | None = None
     first_token_at: datetime | None = None
     error: str | None = None
 
@@ -69,7 +69,7 @@ def build_start(record: CallRecord) -> RunOperation:
     return RunOperation(is_update=False, run=run)
 
 
-def build_end(record: CallRecord, result: CallResult) -> RunOperation:
+def build_end(record: CallRecord, result: ModelCallResult) -> RunOperation:
     """Return the update with which the call's run ends."""
     run = _wire_run(record)
     run.end_time = result.ended_at.isoformat()
@@ -83,7 +83,7 @@ def build_end(record: CallRecord, result: CallResult) -> RunOperation:
     return RunOperation(is_update=True, run=run)
 
 
-def _build_outputs(result: CallResult) -> dict[str, Any]:
+def _build_outputs(result: ModelCallResult) -> dict[str, Any]:
     assert result.message is not None  # noqa: S101  (checked by the caller)
     message = build_message(result.message)
     if result.message.thinking:
@@ -161,7 +161,7 @@ def store(workspace_id: UUID, operations: list[RunOperation]) -> dict[UUID, str]
 
 
 def compute_cost(
-    workspace_id: UUID, model: ModelSettings, usage: Usage | None, started_at: datetime
+    workspace_id: UUID, model: ModelSettings, usage: ChatUsage | None, started_at: datetime
 ) -> float | None:
     """The price of a call in dollars; None if tokens or prices are not known."""
     if usage is None:

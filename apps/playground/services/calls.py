@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from apps.core.json import loads
 from apps.datasets.services.content import find_violations
-from apps.playground.services.call_records import CallResult
+from apps.playground.services.call_records import ModelCallResult
 from apps.providers.chat import ChatEvent, TextDelta, ThinkingDelta, ToolCallDelta
 from apps.providers.client import PreparedCall, stream_chat
 from apps.providers.reply import ReplyCollector
@@ -46,10 +46,10 @@ class CallExecution:
                 self.reply.add(event)
                 yield event
 
-    def result(self, *, error: str | None = None) -> CallResult:
+    def result(self, *, error: str | None = None) -> ModelCallResult:
         """The end of the call now."""
         reply = self.reply
-        return CallResult(
+        return ModelCallResult(
             ended_at=timezone.now(),
             message=None if reply.is_empty and error else reply.message(),
             finish_reason=reply.finish_reason,

@@ -7,7 +7,7 @@ from contextlib import aclosing
 from apps.core.callers import Caller
 from apps.core.sync_bridge import in_thread
 from apps.playground.services import call_records
-from apps.playground.services.call_records import CallResult
+from apps.playground.services.call_records import ModelCallResult
 from apps.playground.services.calls import CallExecution
 from apps.playground.services.streaming import ColumnCall, call_slots
 from apps.providers.chat import ChatRequest
@@ -31,7 +31,7 @@ async def complete(call: PreparedCall) -> CallExecution:
     return execution
 
 
-async def complete_recorded(column: ColumnCall) -> tuple[CallExecution, CallResult]:
+async def complete_recorded(column: ColumnCall) -> tuple[CallExecution, ModelCallResult]:
     """Wait for the whole reply, and record the call as a run."""
     execution, error = CallExecution(column.call), "Cancelled: the reader left."
     with call_slots.hold(column.call.organization_id):

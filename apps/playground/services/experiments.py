@@ -40,10 +40,10 @@ from apps.playground.models import ModelCall
 from apps.playground.services import call_records
 from apps.playground.services.model_runner import RUNNER, ModelRunner, letter_of, prepare_model
 from apps.playground.services.prefill import convert_messages
-from apps.playground.setting import MAX_COLUMNS, MAX_STATE_BYTES, Column, check_setting
+from apps.playground.setting import MAX_COLUMNS, MAX_STATE_BYTES, PromptColumn, check_setting
 from apps.playground.templates import list_variables
 from apps.providers.catalogue import get_provider
-from apps.providers.chat import Usage
+from apps.providers.chat import ChatUsage
 from apps.trace_store import Payload, RunDetail, RunQuery, run_store
 from apps.trace_store.token_estimates import BYTES_PER_TOKEN
 from apps.tracing.messages.conversation import parse_messages
@@ -65,7 +65,7 @@ class ExperimentBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=T
     """Columns to run over a dataset; `mapping` names a path of the inputs for a variable."""
 
     dataset_id: UUID
-    columns: list[Column]
+    columns: list[PromptColumn]
     as_of: str | None = None
     splits: list[str] = []
     mapping: dict[str, str] | None = None
@@ -225,7 +225,7 @@ def estimate(*, caller: Caller, body: ExperimentBody) -> dict[str, Any]:
 
 def _estimate_column(
     caller: Caller,
-    column: Column,
+    column: PromptColumn,
     body: ExperimentBody,
     inputs: Sequence[dict[str, Any]],
     scale: float,
@@ -247,7 +247,7 @@ def _estimate_column(
             size += fixed + sum(len(str(variables[name])) for name in names)
     runs = scale * body.repetitions
     output = min(setting.model.max_tokens or ESTIMATED_OUTPUT_TOKENS, ESTIMATED_OUTPUT_TOKENS)
-    usage = Usage(math.ceil(size / BYTES_PER_TOKEN * runs), math.ceil(matching * output * runs))
+    usage = ChatUsage(math.ceil(size / BYTES_PER_TOKEN * runs), math.ceil(matching * output * runs))
     return {
         "letter": column.letter,
         "matching": round(matching * scale),

@@ -19,7 +19,7 @@ from apps.experiment_jobs.models import ExperimentJob
 from apps.playground.models import CallStatus, ModelCall
 from apps.playground.querysets import ModelCallQuerySet
 from apps.playground.services import call_records
-from apps.playground.services.call_records import CallRecord, CallResult
+from apps.playground.services.call_records import CallRecord, ModelCallResult
 from apps.playground.services.model_runner import letter_of, setting_of
 from apps.playground.services.streaming import build_chat
 from apps.providers.adapters.openai import build_message
@@ -141,7 +141,7 @@ def postpone(claimed: ClaimedCall, due_at: datetime) -> None:
 
 
 @transaction.atomic
-def record_end(claimed: ClaimedCall, result: CallResult) -> bool:
+def record_end(claimed: ClaimedCall, result: ModelCallResult) -> bool:
     """Record the end with its run; return False for an attempt that lost its lease."""
     row = _held(claimed).select_for_update().first()
     if row is None:
@@ -160,7 +160,7 @@ def record_end(claimed: ClaimedCall, result: CallResult) -> bool:
     return True
 
 
-def _store(row: ModelCall, record: CallRecord, result: CallResult) -> None:
+def _store(row: ModelCall, record: CallRecord, result: ModelCallResult) -> None:
     """Store the call's run. The result of the row does not depend on it."""
     operations = [call_records.build_start(record), call_records.build_end(record, result)]
     try:
@@ -171,7 +171,7 @@ def _store(row: ModelCall, record: CallRecord, result: CallResult) -> None:
         row.save(update_fields=["error"])
 
 
-def build_outputs(result: CallResult, *, has_schema: bool) -> dict[str, Any]:
+def build_outputs(result: ModelCallResult, *, has_schema: bool) -> dict[str, Any]:
     """The outputs of a row: the reply as text, or as JSON with a response schema."""
     assert result.message is not None  # noqa: S101
     output: Any = result.message.text

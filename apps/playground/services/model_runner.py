@@ -13,7 +13,7 @@ from apps.core.errors import AppError
 from apps.core.json import dumps
 from apps.experiment_jobs.dotted_orders import step_dotted_order
 from apps.experiment_jobs.models import ExperimentJob, ExperimentStep
-from apps.experiment_jobs.runners import PreparedTarget, RunEnd
+from apps.experiment_jobs.runners import ExperimentRunEnd, PreparedTarget
 from apps.playground import dispatch
 from apps.playground.models import CallStatus, ModelCall
 from apps.playground.services.streaming import build_chat
@@ -77,10 +77,12 @@ class ModelRunner:
         open_ids = set(calls.filter(status__in=OPEN).values_list("pk", flat=True))
         return [run_id for run_id in run_ids if run_id not in open_ids]
 
-    def read_ends(self, job: ExperimentJob, run_ids: Sequence[UUID]) -> dict[UUID, RunEnd]:
+    def read_ends(
+        self, job: ExperimentJob, run_ids: Sequence[UUID]
+    ) -> dict[UUID, ExperimentRunEnd]:
         calls = ModelCall.objects.for_workspace(job.workspace_id).filter(pk__in=run_ids)
         ends = {
-            call.pk: RunEnd(
+            call.pk: ExperimentRunEnd(
                 ended_at=call.ended_at,
                 outputs=None if call.outputs is None else msgspec.Raw(dumps(call.outputs)),
                 error=None if call.status == CallStatus.SUCCEEDED else call.error,
@@ -88,10 +90,10 @@ class ModelRunner:
             )
             for call in calls
         }
-        deleted = RunEnd(error="The call was deleted before its result was read.")
+        deleted = ExperimentRunEnd(error="The call was deleted before its result was read.")
         return {run_id: ends.get(run_id, deleted) for run_id in run_ids}
 
-    def release(self, job: ExperimentJob, ends: Sequence[RunEnd]) -> None:
+    def release(self, job: ExperimentJob, ends: Sequence[ExperimentRunEnd]) -> None:
         """Nothing to do: the calls are deleted later, with the steps."""
 
     def stop(self, job: ExperimentJob, run_ids: Sequence[UUID]) -> None:

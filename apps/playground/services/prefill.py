@@ -17,20 +17,20 @@ from apps.playground import errors
 from apps.playground.manifests import convert_model, read_manifest
 from apps.playground.services.catalogue import list_models
 from apps.playground.services.saved_columns import load_share
-from apps.playground.setting import Column, PromptReference, Setting, State
+from apps.playground.setting import PromptColumn, PromptReference, Setting, State
 from apps.prompts.services.lookup import OWN, find_commit, find_repository
 from apps.prompts.services.lookup import read_manifest as read
 from apps.providers.catalogue import PROVIDERS
 from apps.providers.chat import (
     Block,
     ChatMessage,
+    ChatTool,
+    ChatToolCall,
     FileBlock,
     ImageBlock,
     ModelSettings,
     Role,
     TextBlock,
-    Tool,
-    ToolCall,
 )
 from apps.providers.client import find_keys
 from apps.trace_store import Payload, RunDetail, run_store
@@ -72,7 +72,7 @@ def _state(
     recorded: dict[str, Any] | None = None,
     notices: Iterable[str] = (),
 ) -> dict[str, Any]:
-    state = State([Column("A", setting)], variables or {})
+    state = State([PromptColumn("A", setting)], variables or {})
     result: dict[str, Any] = msgspec.to_builtins(state)
     return {
         "variables": {},
@@ -85,7 +85,7 @@ def _state(
 
 
 def from_share(caller: Caller, share_id: UUID) -> dict[str, Any]:
-    """Return the columns of a link. Raises `ShareNotFound`."""
+    """Return the columns of a link. Raises `PlaygroundShareNotFound`."""
     state = load_share(caller, share_id)["state"]
     recorded = [None] * len(state["columns"])
     defaults: dict[str, Any] = {"variables": {}, "dataset": None, "view": {}}
@@ -236,14 +236,16 @@ def _guess_provider(model: str) -> str:
     return "openai_compatible"
 
 
-def _read_tools(values: Any) -> list[Tool]:
+def _read_tools(values: Any) -> list[ChatTool]:
     tools = []
     for tool in parse_tools(values):
         try:
             schema = loads(tool.schema) if tool.schema else {}
         except ValueError:
             schema = {}
-        tools.append(Tool(tool.name, tool.description, schema if isinstance(schema, dict) else {}))
+        tools.append(
+            ChatTool(tool.name, tool.description, schema if isinstance(schema, dict) else {})
+        )
     return tools
 
 
@@ -262,7 +264,7 @@ def convert_messages(messages: Iterable[Message]) -> Iterator[ChatMessage]:
     """Yield the messages, and after each the results of its tool calls."""
     for message in messages:
         calls = [
-            ToolCall(call.id or f"call_{index}", call.name, _read_arguments(call.arguments))
+            ChatToolCall(call.id or f"call_{index}", call.name, _read_arguments(call.arguments))
             for index, call in enumerate(message.tool_calls)
         ]
         thoughts = [part.text for part in message.parts if part.kind == THINKING]

@@ -11,7 +11,7 @@ from apps.core import errors as core_errors
 from apps.core.callers import Caller
 from apps.organizations.permissions import Permission
 from apps.playground import errors
-from apps.playground.models import Draft, Share
+from apps.playground.models import Draft, PlaygroundShare
 from apps.playground.setting import MAX_NAME_LENGTH, State, check_state
 
 MAX_SHARES = 1000
@@ -44,14 +44,14 @@ def delete_draft(*, workspace_id: UUID, user_id: UUID) -> None:
 
 
 @transaction.atomic
-def create_share(*, caller: Caller, title: str, state: State) -> Share:
+def create_share(*, caller: Caller, title: str, state: State) -> PlaygroundShare:
     """Keep the columns under a link for members. Raises `BadSetting` and `Conflict`."""
     if len(title) > MAX_NAME_LENGTH:
         raise errors.BadSetting(f"A title has at most {MAX_NAME_LENGTH} characters.")
     _lock_shares(caller.workspace_id)
-    if Share.objects.for_workspace(caller.workspace_id).count() >= MAX_SHARES:
+    if PlaygroundShare.objects.for_workspace(caller.workspace_id).count() >= MAX_SHARES:
         raise core_errors.Conflict(f"A workspace has at most {MAX_SHARES} shared settings.")
-    share = Share(
+    share = PlaygroundShare(
         workspace_id=caller.workspace_id,
         title=title,
         state=check_state(state),
@@ -69,16 +69,16 @@ def _lock_shares(workspace_id: UUID) -> None:
         )
 
 
-def get_share(workspace_id: UUID, share_id: UUID) -> Share:
-    """Raises `ShareNotFound`."""
-    rows = Share.objects.for_workspace(workspace_id).select_related("created_by")
+def get_share(workspace_id: UUID, share_id: UUID) -> PlaygroundShare:
+    """Raises `PlaygroundShareNotFound`."""
+    rows = PlaygroundShare.objects.for_workspace(workspace_id).select_related("created_by")
     share = rows.filter(pk=share_id).first()
     if share is None:
-        raise errors.ShareNotFound
+        raise errors.PlaygroundShareNotFound
     return share
 
 
-def delete_share(*, caller: Caller, share: Share) -> None:
+def delete_share(*, caller: Caller, share: PlaygroundShare) -> None:
     """Delete a link of the caller's own; other members need `prompts:delete`."""
     if share.created_by_id is None or share.created_by_id != caller.user_id:
         caller.require(Permission.PROMPTS_DELETE)
@@ -86,12 +86,12 @@ def delete_share(*, caller: Caller, share: Share) -> None:
 
 
 def load_share(caller: Caller, share_id: UUID) -> dict[str, Any]:
-    """Return a link of the workspace with its columns as JSON. Raises `ShareNotFound`."""
+    """Return a link of the workspace with its columns as JSON. Raises `PlaygroundShareNotFound`."""
     share = get_share(caller.workspace_id, share_id)
     return {**share_json(share), "state": share.state}
 
 
-def share_json(share: Share) -> dict[str, Any]:
+def share_json(share: PlaygroundShare) -> dict[str, Any]:
     return {
         "id": share.pk,
         "url": f"/o/{share.workspace_id}/playground?share={share.pk}",

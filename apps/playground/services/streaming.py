@@ -23,7 +23,7 @@ from apps.core.sync_bridge import in_thread
 from apps.datasets.services.content import check_schema
 from apps.playground import errors
 from apps.playground.services import call_records
-from apps.playground.services.call_records import CallRecord, CallResult
+from apps.playground.services.call_records import CallRecord, ModelCallResult
 from apps.playground.services.calls import CallExecution, check_reply
 from apps.playground.setting import Setting, StreamBody, check_setting
 from apps.playground.templates import render_messages
@@ -227,7 +227,9 @@ def describe_failure(error: core_errors.AppError, provider: str) -> dict[str, An
     }
 
 
-def _finish(column: ColumnCall, execution: CallExecution, result: CallResult) -> dict[str, Any]:
+def _finish(
+    column: ColumnCall, execution: CallExecution, result: ModelCallResult
+) -> dict[str, Any]:
     """Record the end of the call; return it as JSON."""
     _store_end(column, result)
     chat = column.record.chat
@@ -250,7 +252,7 @@ def _finish(column: ColumnCall, execution: CallExecution, result: CallResult) ->
     }
 
 
-def _store_end(column: ColumnCall, result: CallResult) -> None:
+def _store_end(column: ColumnCall, result: ModelCallResult) -> None:
     """Record the end of the call. The reply is not lost if its run is refused."""
     operation = call_records.build_end(column.record, result)
     try:

@@ -25,6 +25,7 @@ from apps.providers.chat import (
     ChatEvent,
     ChatMessage,
     ChatRequest,
+    ChatUsage,
     FileBlock,
     Finished,
     ImageBlock,
@@ -32,7 +33,6 @@ from apps.providers.chat import (
     TextDelta,
     ThinkingDelta,
     ToolCallDelta,
-    Usage,
     UsageUpdate,
 )
 from apps.providers.errors import BadChatRequest
@@ -46,7 +46,7 @@ _UNSUPPORTED = ("seed", "frequency_penalty", "presence_penalty", "reasoning_effo
 
 class MessagesParser(ReplyParser):
     def __init__(self) -> None:
-        self._usage = Usage()
+        self._usage = ChatUsage()
         self._response_index: int | None = None
 
     def feed(self, event: dict[str, Any]) -> Iterator[ChatEvent]:

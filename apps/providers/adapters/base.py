@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from apps.core.json import dumps_text
-from apps.providers.chat import ChatEvent, ChatMessage, ChatRequest, ToolCall
+from apps.providers.chat import ChatEvent, ChatMessage, ChatRequest, ChatToolCall
 from apps.providers.errors import BadChatRequest
 from apps.providers.transport import ProviderRequest
 
@@ -50,7 +50,7 @@ def without_none(fields: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def arguments_text(call: ToolCall) -> str:
+def arguments_text(call: ChatToolCall) -> str:
     return dumps_text(call.arguments)
 
 

@@ -23,13 +23,13 @@ from apps.providers.chat import (
     ChatEvent,
     ChatMessage,
     ChatRequest,
+    ChatUsage,
     Finished,
     ImageBlock,
     TextBlock,
     TextDelta,
     ThinkingDelta,
     ToolCallDelta,
-    Usage,
     UsageUpdate,
 )
 from apps.providers.errors import BadChatRequest
@@ -69,10 +69,10 @@ class GeminiParser(ReplyParser):
             yield ThinkingDelta(text) if part.get("thought") is True else TextDelta(text)
 
 
-def _parse_usage(usage: dict[str, Any]) -> Usage:
+def _parse_usage(usage: dict[str, Any]) -> ChatUsage:
     cached = count_of(usage.get("cachedContentTokenCount"))
     thoughts = count_of(usage.get("thoughtsTokenCount"))
-    return Usage(
+    return ChatUsage(
         count_of(usage.get("promptTokenCount")),
         # Tokens of thinking are billed as output, and are not in the candidates' count.
         count_of(usage.get("candidatesTokenCount")) + thoughts,

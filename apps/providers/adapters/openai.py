@@ -25,15 +25,15 @@ from apps.providers.chat import (
     ChatEvent,
     ChatMessage,
     ChatRequest,
+    ChatTool,
+    ChatUsage,
     FileBlock,
     Finished,
     ImageBlock,
     TextBlock,
     TextDelta,
     ThinkingDelta,
-    Tool,
     ToolCallDelta,
-    Usage,
     UsageUpdate,
 )
 from apps.providers.errors import BadChatRequest
@@ -69,12 +69,12 @@ class ChatCompletionsParser(ReplyParser):
             yield UsageUpdate(_parse_usage(event["usage"]))
 
 
-def _parse_usage(usage: dict[str, Any]) -> Usage:
+def _parse_usage(usage: dict[str, Any]) -> ChatUsage:
     read = dict_of(usage.get("prompt_tokens_details"))
     written = dict_of(usage.get("completion_tokens_details"))
     details = {"cache_read": read.get("cached_tokens"), "audio": read.get("audio_tokens")}
     out = {"reasoning": written.get("reasoning_tokens"), "audio": written.get("audio_tokens")}
-    return Usage(
+    return ChatUsage(
         count_of(usage.get("prompt_tokens")),
         count_of(usage.get("completion_tokens")),
         {name: count for name, value in details.items() if (count := count_of(value))},
@@ -183,7 +183,7 @@ def _build_block(block: Block) -> dict[str, Any]:
             }
 
 
-def build_tool(tool: Tool) -> dict[str, Any]:
+def build_tool(tool: ChatTool) -> dict[str, Any]:
     function = {"name": tool.name, "description": tool.description, "parameters": tool.schema}
     return {"type": "function", "function": function}
 
