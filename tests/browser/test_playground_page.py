@@ -425,6 +425,7 @@ def test_columns_run_over_a_dataset_are_cancelled_resumed_and_recorded(
     work_until(f"{example_count} of {example_count}")
     work_until("cancelled", "B")
     assert axe_violations(page) == []
+    expect(page.locator("[data-saved]")).to_have_text("Saved")
 
     open_playground(session)
     lines.nth(1).get_by_role("button", name="Resume").click()

@@ -297,7 +297,8 @@ class PromptPlayground extends HTMLElement {
       await this.#datasetRun?.start(body);
       this.#announce("The experiments have started.");
       this.#find("[data-dataset-results]").scrollIntoView({ block: "start" });
-      this.#saveSoon();
+      // A page that is reloaded at once shows them.
+      this.#saveNow();
     } catch (error) {
       showToast(error instanceof Error ? error.message : String(error), "error");
     }
@@ -610,7 +611,7 @@ class PromptPlayground extends HTMLElement {
     } else if (has("diff")) this.#toggleDiff();
     else if (has("share")) this.#share();
     else if (has("edit-copy")) this.#editCopy();
-    else if (has("retry-save")) this.#save();
+    else if (has("retry-save")) this.#saveNow();
     else if (has("open-variables")) {
       this.#showVariables();
       this.#find("[data-close-variables]").focus();
@@ -685,6 +686,11 @@ class PromptPlayground extends HTMLElement {
     clearTimeout(this.#saveTimer);
     this.#saveTimer = setTimeout(() => this.#save(), SAVE_DELAY_MS);
     this.#showSaved("");
+  }
+
+  #saveNow() {
+    clearTimeout(this.#saveTimer);
+    return this.#save();
   }
 
   async #save() {
