@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from uuid import UUID
 
-from playwright.sync_api import Request, Route
+from playwright.sync_api import Request, Route, expect
 
 from apps.datasets.models import Dataset, DatasetTag
 from apps.datasets.services.examples import create_examples
@@ -113,7 +113,8 @@ def test_csv_is_imported_with_a_mapping(session):
     assert dataset.example_count == 3
 
 
-def test_typing_is_kept_when_an_earlier_preview_comes_late(session):
+def hold_preview(session):
+    """Change the mapping of an import; return the page and the held request of its preview."""
     page = session.goto(f"{session.path}/datasets/import")
     session.wait_for_elements()
     page.get_by_label("CSV or JSON lines file").set_input_files(
@@ -128,10 +129,28 @@ def test_typing_is_kept_when_an_earlier_preview_comes_late(session):
     page.route("**/datasets/import", hold, times=1)
     with page.expect_request(lambda request: request.method == "POST"):
         page.get_by_label("note becomes").select_option("metadata")
+    while not late:
+        page.wait_for_timeout(20)
+    return page, late[0]
+
+
+def test_typing_is_kept_when_an_earlier_preview_comes_late(session):
+    page, late = hold_preview(session)
     page.get_by_label("Key of question").fill("q")
 
-    with page.expect_response(lambda response: is_other_post(response.request, late[0])):
-        late[0].continue_()
+    with page.expect_response(lambda response: is_other_post(response.request, late)):
+        late.continue_()
+
+    assert page.get_by_label("Key of question").input_value() == "q"
+
+
+def test_selected_text_stays_selected_when_a_preview_comes(session):
+    page, late = hold_preview(session)
+    page.get_by_label("Key of question").select_text()
+
+    late.continue_()
+    expect(page.locator("[data-mapping][aria-busy]")).to_have_count(0)
+    page.keyboard.insert_text("q")
 
     assert page.get_by_label("Key of question").input_value() == "q"
 

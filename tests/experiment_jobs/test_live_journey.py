@@ -168,7 +168,8 @@ def test_a_file_becomes_experiments_whose_regression_is_found(live, sample_agent
     assert [e.inputs for e in examples if e.source_run_id == failing] == [
         {"question": "What is 7 + 7?"}
     ]
-    assert {e.outputs["answer"] for e in examples if e.outputs} == {"2", "4", "6"}
+    outputs = sorted((e.outputs for e in examples if e.outputs), key=str)
+    assert outputs == [{"answer": answer} for answer in ("2", "4", "6")]
 
 
 def test_a_prompt_is_edited_compared_tagged_and_pulled(live, client, page):

@@ -103,12 +103,14 @@ class ImportWizard extends HTMLElement {
   #replaceMapping(html) {
     const active = /** @type {HTMLInputElement | null} */ (document.activeElement);
     const name = active && this.#mapping.contains(active) ? active.name : "";
-    const start = name && active?.tagName === "INPUT" ? active.selectionStart : null;
+    const range =
+      name && active?.tagName === "INPUT" ? [active.selectionStart, active.selectionEnd] : [];
     this.#mapping.innerHTML = html;
     const field = name && this.#mapping.querySelector(`[name="${CSS.escape(name)}"]`);
     if (!(field instanceof HTMLElement)) return;
     field.focus();
-    if (start !== null && field instanceof HTMLInputElement) field.setSelectionRange(start, start);
+    if (field instanceof HTMLInputElement)
+      field.setSelectionRange(range[0] ?? null, range[1] ?? null);
   }
 
   #import() {
