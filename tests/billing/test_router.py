@@ -74,10 +74,11 @@ class Databases:
         return output.strip().splitlines()[-1] if output.strip() else ""
 
     def counts(self, region: str) -> dict[str, int]:
-        """Return the number of rows of each table."""
+        """Return the number of rows of each table, in all its partitions."""
         with psycopg.connect(self.url(region)) as connection:
             names = connection.execute(
-                "SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY 1"
+                "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace"
+                " AND relkind IN ('r', 'p') AND NOT relispartition ORDER BY 1"
             ).fetchall()
             return {
                 name: connection.execute(  # type: ignore[index]
