@@ -46,7 +46,7 @@ test-lifecycle: install-dev ## Long tests of starting, stopping and recovering
 	@$(BIN)/python -m pytest tests/lifecycle -m "lifecycle or slow"
 
 test-long: install-dev ## Long tests: full sizes, all queries, both regions, all themes
-	@$(BIN)/python -m pytest tests/tracing tests/ingest tests/browser tests/rate_limits tests/deployments tests/experiments tests/chaos tests/malicious_agent tests/sandbox tests/security tests/regions -m slow --numprocesses $(WORKERS) --dist loadgroup
+	@$(BIN)/python -m pytest tests/trace_store tests/tracing tests/ingest tests/browser tests/rate_limits tests/deployments tests/experiments tests/chaos tests/malicious_agent tests/sandbox tests/security tests/regions -m slow --numprocesses $(WORKERS) --dist loadgroup
 	@$(COMPATIBILITY)
 
 # The platform starts once for each set of clients; CLIENTS=2026-08 runs one of them.
