@@ -14,7 +14,7 @@ from apps.core.json import dumps_text
 from apps.experiment_jobs.errors import InvalidMapping
 
 MAX_DEPTH = 20
-_PLACEHOLDER = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
+_PLACEHOLDER = re.compile(r"\{\{([^{}]*)\}\}")
 _MISSING = object()
 
 
