@@ -44,7 +44,7 @@ from apps.usage import quotas
 log = logging.getLogger(__name__)
 
 MAX_OPEN_CALLS = 20
-"""Open calls by hand of an organization, in each web process."""
+"""Open calls by hand of an organization, in each process."""
 PING_SECONDS = 15.0
 _QUEUE_SIZE = 64
 PING = b": ping\n\n"
