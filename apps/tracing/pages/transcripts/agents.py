@@ -41,11 +41,11 @@ class Agent:
             pending += agent.agents
 
     @property
-    def turns(self) -> int:
+    def model_calls(self) -> int:
         return sum(run.is_model_call for run in self.runs)
 
     @property
-    def tools(self) -> int:
+    def tool_calls(self) -> int:
         return sum(run.run_type == RunType.TOOL for run in self.runs)
 
 
