@@ -32,6 +32,10 @@ MAX_CALL_SECONDS = 600.0
 MAX_SILENCE_SECONDS = 180.0
 """Between two pieces of a response; models think for minutes before the first one."""
 _READ_BYTES = 65_536
+_MIN_PIECE_BYTES = 64
+"""What a piece of a response counts at least: chunks of one byte take as long as long ones."""
+_PIECES_PER_TURN = 100
+"""After so many buffered pieces, the event loop serves others."""
 _MAX_RETRY_AFTER_SECONDS = 3600
 
 
@@ -139,7 +143,10 @@ async def _exchange(
         "content-length": str(len(request.body)),
         "connection": "close",
     }
-    head = h11.Request(method="POST", target=target.path, headers=list(headers.items()))
+    try:
+        head = h11.Request(method="POST", target=target.path, headers=list(headers.items()))
+    except UnicodeEncodeError:
+        raise errors.BadChatRequest("The key or a header is not valid in HTTP.") from None
     for part in (head, h11.Data(data=request.body), h11.EndOfMessage()):
         writer.write(connection.send(part) or b"")
     # A server may respond and close before it has read the whole body.
@@ -169,13 +176,15 @@ async def _next_event(connection: h11.Connection, reader: asyncio.StreamReader) 
 async def _read_body(
     connection: h11.Connection, reader: asyncio.StreamReader
 ) -> AsyncIterator[bytes]:
-    size = 0
+    size = count = 0
     while not isinstance(event := await _next_event(connection, reader), h11.EndOfMessage):
         if not isinstance(event, h11.Data):
             raise ConnectionResetError
-        size += len(event.data)
+        size, count = size + max(len(event.data), _MIN_PIECE_BYTES), count + 1
         if size > MAX_RESPONSE_BYTES:
             raise errors.ResponseTooLarge(
                 f"The provider's response has more than {MAX_RESPONSE_BYTES} bytes."
             )
         yield bytes(event.data)
+        if count % _PIECES_PER_TURN == 0:
+            await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Templates of prompts are texts of members: none may take more than a moment or fail the server."""
+"""Templates of prompts are texts of members: none may take long or fail the server."""
 
 from __future__ import annotations
 

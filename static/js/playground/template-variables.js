@@ -22,8 +22,12 @@ export function findVariables(text, format) {
 /** @param {string} text @returns {TemplateVariables} */
 function findMustacheVariables(text) {
   const tags = [...text.matchAll(MUSTACHE_TAG)].map((match) => (match[1] ?? match[2] ?? "").trim());
-  const names = tags.map((tag) => MUSTACHE_NAME.exec(tag)?.[1]).filter((name) => name !== undefined);
-  const hasSpaces = tags.some((tag) => !tag.startsWith("!") && /\s/.test(tag.replace(/^[#^&/>]/, "").trim()));
+  const names = tags
+    .map((tag) => MUSTACHE_NAME.exec(tag)?.[1])
+    .filter((name) => name !== undefined);
+  const hasSpaces = tags.some(
+    (tag) => !tag.startsWith("!") && /\s/.test(tag.replace(/^[#^&/>]/, "").trim()),
+  );
   const isMalformed = text.split("{{").length - 1 !== tags.length || hasSpaces;
   return { names: [...new Set(names)], error: isMalformed ? "A {{ without its }}." : "" };
 }
