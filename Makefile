@@ -13,7 +13,7 @@ UV := $(or $(shell uv --version >/dev/null 2>&1 && command -v uv),.tools/bin/uv)
 NPM := PATH="$(CURDIR)/$(BIN):$$PATH" npm
 # Paths of tests; empty for all, in phases (tests/gate).
 TESTS ?=
-PHASES ?= unit,engine,live,serial
+PHASES ?= unit,engine,live,kills
 # Of a phase that runs alone. Tests wait for other processes: three workers keep two cores busy.
 WORKERS ?= 3
 
