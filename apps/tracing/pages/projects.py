@@ -59,15 +59,15 @@ def load_project_list(
     The project with the newest run comes first; with the sort `name` they are in order of names.
     """
     rows = Project.objects.for_workspace(workspace_id).present().without_experiments()
-    rows = rows.annotate(active_at=_last_activity(workspace_id))
-    rows = rows.order_by("name", "pk") if sort == BY_NAME else rows.order_by("-active_at", "-pk")
     if text:
         rows = rows.filter(name__icontains=text)
     if tag:
         rows = filter_by_tags(rows, workspace_id, [tag], [ResourceType.PROJECT])
+    active = rows.annotate(active_at=_last_activity(workspace_id))
     if after:
-        rows = rows.filter(_after_cursor(after, sort))
-    results = list(rows[: PROJECTS_PER_PAGE + 1])
+        active = active.filter(_after_cursor(after, sort))
+    order = ("name", "pk") if sort == BY_NAME else ("-active_at", "-pk")
+    results = list(active.order_by(*order)[: PROJECTS_PER_PAGE + 1])
     page = results[:PROJECTS_PER_PAGE]
     ids = [row.pk for row in page]
     counts = run_store.project_stats(workspace_id, ids)
@@ -78,7 +78,7 @@ def load_project_list(
     tags = tags_by_project(workspace_id, ids)
     cursor = None
     if len(results) > PROJECTS_PER_PAGE:
-        last = page[-1]
+        last: Any = page[-1]  # with the annotation `active_at`
         position = last.name if sort == BY_NAME else last.active_at.isoformat()
         cursor = f"{position}~{last.pk}"
     return [
