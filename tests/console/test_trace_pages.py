@@ -50,6 +50,27 @@ def test_empty_workspace_shows_how_to_send_a_trace(page, base, settings):
     assert "LANGSMITH_ENDPOINT=https://slipway.example/api/v1" in steps
 
 
+def test_project_with_the_newest_run_is_first_and_names_sort(page, base, workspace, monkeypatch):
+    now = datetime.now(UTC)
+    for name, minutes in (("planner", 5), ("desk", 300), ("archive", 9)):
+        stored_run(workspace, session_name=name, start=now - timedelta(minutes=minutes))
+    ProjectFactory(workspace=workspace, name="unused", start_time=now - timedelta(days=3))
+    monkeypatch.setattr("apps.tracing.pages.projects.PROJECTS_PER_PAGE", 2)
+
+    def names(sort):
+        listed = []
+        cursor = ""
+        while cursor is not None:
+            context = page.get(base, {"after": cursor, "sort": sort}).context
+            listed.append([row.project.name for row in context["rows"]])
+            cursor = context["next_cursor"]
+        return listed
+
+    assert names("") == [["planner", "archive"], ["desk", "unused"]]
+    assert names("name") == [["archive", "desk"], ["planner", "unused"]]
+    assert page.get(base, {"after": "x"}).status_code == 400
+
+
 def test_project_list_shows_projects_of_the_workspace(page, base, workspace):
     stored_run(workspace, session_name="planner")
     ProjectFactory(name="of others")
