@@ -106,8 +106,7 @@ def _owns_key(provider: Provider, base_url: str, stored: str | None) -> bool:
     known = stored or provider.default_base_url
     if known is None:
         return False
-    ours, theirs = transport.parse_address(known), transport.parse_address(base_url)
-    return (ours.host, ours.port, ours.is_secure) == (theirs.host, theirs.port, theirs.is_secure)
+    return transport.parse_address(known).origin == transport.parse_address(base_url).origin
 
 
 def check_request(chat: ChatRequest) -> None:

@@ -26,6 +26,19 @@ class NoProviderKey(errors.Conflict):
     code, detail = "no_provider_key", "The workspace has no key for this provider."
 
 
+class KeyBoundToAddress(errors.Conflict):
+    """Whoever changes the address of a provider would receive its key, which nobody may read."""
+
+    code = "key_bound_to_address"
+
+    def __init__(self, key_name: str, base_url_name: str) -> None:
+        super().__init__(
+            f"The key {key_name} belongs to the present address. Send it again together with"
+            f" {base_url_name}, or delete it first.",
+            [{"secret": key_name}],
+        )
+
+
 class ProviderFailure(errors.AppError):
     """A call to a provider failed; `provider_status` is None if there was no response."""
 
