@@ -89,7 +89,10 @@ INVALID = (400, "INVALID_ARGUMENT", "INVALID_PARAMS")
         ("post", "/message:send", {"message": message(parts=[])}, INVALID),
         ("post", "/message:send", [], INVALID),
         ("get", "/extendedAgentCard", None,
-         (400, "FAILED_PRECONDITION", "UNSUPPORTED_OPERATION")),
+         (400, "UNIMPLEMENTED", "UNSUPPORTED_OPERATION")),
+        ("post", "/message:send",
+         {"message": message(parts=[{"raw": "dGNr", "mediaType": "application/x-unknown"}])},
+         (415, "INVALID_ARGUMENT", "CONTENT_TYPE_NOT_SUPPORTED")),
     ],
 )  # fmt: skip
 def test_errors_have_status_and_reason(request_http, method, path, body, error):
@@ -103,7 +106,7 @@ def test_other_versions_and_operations_are_refused(request_http, start):
     other_version = request_http("get", "/tasks", **{"A2A-Version": "0.3"})
     unknown = request_http("post", f"/tasks/{task['id']}:finish", {})
 
-    assert error_of(other_version)[2] == "VERSION_NOT_SUPPORTED"
+    assert error_of(other_version) == (400, "UNIMPLEMENTED", "VERSION_NOT_SUPPORTED")
     assert unknown.status_code == 404
 
 
