@@ -130,7 +130,7 @@ class PlaygroundForwarder:
         except (OSError, TimeoutError):
             await send_error(send, errors.Unavailable("The playground does not respond. Retry."))
             return
-        exchange = _Exchange(scope, reader, writer)
+        exchange = _ForwardedCall(scope, reader, writer)
         upload = asyncio.create_task(exchange.send_request(receive))
         download = asyncio.create_task(exchange.send_response(send))
         try:
@@ -147,7 +147,7 @@ class PlaygroundForwarder:
             await asyncio.gather(upload, download, return_exceptions=True)
 
 
-class _Exchange:
+class _ForwardedCall:
     """One forwarded request and its response, both as they come."""
 
     def __init__(

@@ -27,7 +27,7 @@ class NoProviderKey(errors.Conflict):
 
 
 class KeyBoundToAddress(errors.Conflict):
-    """Whoever changes the address of a provider would receive its key, which nobody may read."""
+    """A new address of a provider would receive its key, which no member may read."""
 
     code = "key_bound_to_address"
 
