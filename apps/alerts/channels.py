@@ -66,12 +66,11 @@ def validate_config(
                 address = stored["url"]
             return {"url": _validate_url(workspace_id, address)}
         case ActionTarget.PAGERDUTY:
+            key = config.get("routing_key")
+            if key != MASK:  # its form is told without looking up the address
+                _validate_routing_key(key)
             url = _validate_url(workspace_id, config.get("url") or PAGERDUTY_URL)
-            known = _known_to(url, stored)
-            return {
-                "routing_key": _validate_routing_key(config.get("routing_key"), known),
-                "url": url,
-            }
+            return {"routing_key": _unmask_routing_key(key, _known_to(url, stored)), "url": url}
         case ActionTarget.EMAIL:
             return {"recipients": _validate_recipients(workspace_id, config.get("recipients"))}
 
@@ -123,14 +122,17 @@ def _validate_body(body: object) -> Config:
     return body
 
 
-def _validate_routing_key(key: object, stored: Config | None) -> str:
-    if key == MASK and stored is not None:
-        key = stored["routing_key"]
-    if key == MASK:
-        raise errors.InvalidAlert("config.routing_key: must be sent again for another address.")
+def _validate_routing_key(key: object) -> None:
     if not isinstance(key, str) or _ROUTING_KEY.fullmatch(key) is None:
         raise errors.InvalidAlert("config.routing_key: must be an integration key.")
-    return key
+
+
+def _unmask_routing_key(key: object, stored: Config | None) -> object:
+    if key != MASK:
+        return key
+    if stored is None:
+        raise errors.InvalidAlert("config.routing_key: must be sent again for another address.")
+    return stored["routing_key"]
 
 
 def _validate_recipients(workspace_id: UUID, recipients: object) -> list[str]:

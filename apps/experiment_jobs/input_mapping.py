@@ -40,7 +40,7 @@ def _check(value: Any, depth: int) -> None:
             _check(member, depth + 1)
     elif isinstance(value, str):
         for path in _PLACEHOLDER.findall(value):
-            if not all(path.split(".")):
+            if not all(path.strip().split(".")):
                 raise InvalidMapping(f"`input_mapping`: '{path:.100}' is not a path of a field.")
 
 
@@ -61,8 +61,8 @@ def _replace(value: Any, inputs: dict[str, Any]) -> Any:
         return value
     whole = _PLACEHOLDER.fullmatch(value)
     if whole is not None:
-        return _look_up(inputs, whole[1])
-    return _PLACEHOLDER.sub(lambda match: _as_text(_look_up(inputs, match[1])), value)
+        return _look_up(inputs, whole[1].strip())
+    return _PLACEHOLDER.sub(lambda match: _as_text(_look_up(inputs, match[1].strip())), value)
 
 
 def _look_up(inputs: dict[str, Any], path: str) -> Any:
