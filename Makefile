@@ -129,9 +129,9 @@ test-starvation: SECONDS = 60
 test-starvation: install-dev ## One organization attacks another's service, each way for a minute (SECONDS=60, ATTACKS=gzips,events)
 	@$(BIN)/python -m tests.starvation --seconds $(SECONDS) --attacks $(ATTACKS)
 
-# A deployment of tests/conformance/project, and a key that may run it.
-test-conformance: install-dev ## The official suites of MCP and A2A (AGENT=url KEY=key SUITES="--kit folder --kit-python path")
-	@$(BIN)/python -m tests.conformance --agent $(AGENT) --key $(KEY) $(SUITES)
+# Without AGENT and KEY, a deployment of tests/conformance/project, the run starts a platform.
+test-conformance: install-dev ## The official suites of MCP and A2A (SUITES="--kit folder --kit-python path --mcp-sdk folder")
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.conformance $(if $(AGENT),--agent $(AGENT) --key $(KEY)) $(SUITES)
 
 EXAMPLES ?= 100
 FUZZED = $(shell grep -rl "tests.examples import" tests --include='test_*.py')

@@ -45,6 +45,7 @@ def test_a_task_is_sent_read_listed_and_cancelled(request_http, start):
     read = request_http("get", f"/tasks/{task['id']}?historyLength=0").json()
     listed = request_http("get", "/tasks?pageSize=1&includeArtifacts=true").json()
     cancelled = request_http("post", f"/tasks/{task['id']}:cancel", {}).json()
+    again = request_http("post", f"/tasks/{task['id']}:cancel", {})
     canceled_only = request_http("get", "/tasks?status=TASK_STATE_CANCELED").json()
 
     assert read["id"] == task["id"]
@@ -52,6 +53,7 @@ def test_a_task_is_sent_read_listed_and_cancelled(request_http, start):
     assert [row["id"] for row in listed["tasks"]] == [task["id"]]
     assert (listed["pageSize"], listed["nextPageToken"]) == (1, "")
     assert cancelled["status"]["state"] == "TASK_STATE_CANCELED"
+    assert error_of(again) == (409, "FAILED_PRECONDITION", "TASK_NOT_CANCELABLE")
     assert [row["id"] for row in canceled_only["tasks"]] == [task["id"]]
 
 
