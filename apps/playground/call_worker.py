@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from apps.core.errors import AppError
 from apps.core.loop_worker import LazyLoopWorker, LoopWorker, decrement
-from apps.playground.services import model_calls
+from apps.playground.services import model_calls, partial_replies
 from apps.playground.services.call_records import ModelCallResult
 from apps.playground.services.calls import CallExecution
 from apps.playground.services.model_calls import ClaimedCall
@@ -100,10 +100,14 @@ async def make_call(claimed: ClaimedCall) -> ModelCallResult | datetime:
     if claimed.call is None or claimed.error:
         return ModelCallResult(ended_at=timezone.now(), error=claimed.error)
     execution = CallExecution(claimed.call)
+    published_at = 0.0
     try:
         async with aclosing(execution.run()) as events:
             async for _ in events:
-                pass
+                if execution.seconds - published_at >= partial_replies.INTERVAL_SECONDS:
+                    published_at = execution.seconds
+                    text = execution.reply.text
+                    await asyncio.to_thread(partial_replies.publish, claimed.id, text)
     except AppError as error:
         due_at = model_calls.retry_at(claimed, error)
         return execution.result(error=error.detail) if due_at is None else due_at

@@ -28,12 +28,12 @@ from apps.core.http.wsgi_bridge import send_error
 log = logging.getLogger(__name__)
 
 CALL_ROUTES = (
-    "playground-stream",
+    *("playground-stream", "playground-tool-call"),
     *("invoke-prompt", "prompt-canvas", "generate", "generate-query"),
 )
 """Names of the routes that call models and tools."""
 _CALL_PATH = re.compile(
-    r"/o/[0-9a-f-]{36}/playground/stream"
+    r"/o/[0-9a-f-]{36}/playground/(stream|tools/call)"
     r"|/prompts/(invoke_prompt|canvas)|/generate|/runs/generate-query"
 )
 SIGNATURE_HEADER = b"x-slipway-forwarded"

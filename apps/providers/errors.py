@@ -19,6 +19,7 @@ class AddressBlocked(errors.Invalid):
     code = "address_blocked"
 
     def __init__(self, reason: str) -> None:
+        self.reason = reason
         super().__init__(f"The address of the provider is blocked: {reason}")
 
 

@@ -11,7 +11,7 @@ import contextlib
 import ipaddress
 import os
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from uuid import UUID
@@ -37,6 +37,9 @@ _MIN_PIECE_BYTES = 64
 _PIECES_PER_TURN = 100
 """After so many buffered pieces, the event loop serves others."""
 _MAX_RETRY_AFTER_SECONDS = 3600
+
+
+AddressCheck = Callable[[str, list[IPAddress]], list[IPAddress]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +99,13 @@ def check_addresses(host: str, addresses: list[IPAddress]) -> list[IPAddress]:
 
 
 @asynccontextmanager
-async def post(request: ProviderRequest, *, owner_id: UUID) -> AsyncIterator[ProviderResponse]:
+async def post(
+    request: ProviderRequest, *, owner_id: UUID, check: AddressCheck = check_addresses
+) -> AsyncIterator[ProviderResponse]:
     """Send the request; the connection is closed at the end of the block.
 
-    `owner_id` is the organization, whose names are resolved in few threads. Raises
+    `owner_id` is the organization, whose names are resolved in few threads. `check` returns the
+    addresses of the host to connect to, or raises `AddressBlocked`. Raises
     `AddressBlocked` and the subclasses of `ProviderFailure`; the body's iterator raises them, too.
     """
     if len(request.body) > MAX_REQUEST_BYTES:
@@ -107,7 +113,7 @@ async def post(request: ProviderRequest, *, owner_id: UUID) -> AsyncIterator[Pro
     target = parse_address(request.url)
     try:
         async with asyncio.timeout(MAX_CALL_SECONDS):
-            reader, writer = await connect(target, owner_id, check_addresses)
+            reader, writer = await connect(target, owner_id, check)
             try:
                 yield await _exchange(reader, writer, target, request)
             finally:

@@ -33,11 +33,12 @@ from apps.experiment_jobs.services.jobs import (
     MAX_STEPS,
     JobPlan,
 )
+from apps.experiment_jobs.statuses import StepStatus
 from apps.experiments.services.results import load_revisions
 from apps.organizations.permissions import Permission
 from apps.playground.errors import BadSetting
 from apps.playground.models import ModelCall
-from apps.playground.services import call_records
+from apps.playground.services import call_records, partial_replies
 from apps.playground.services.model_runner import RUNNER, ModelRunner, letter_of, prepare_model
 from apps.playground.services.prefill import convert_messages
 from apps.playground.setting import MAX_COLUMNS, MAX_STATE_BYTES, PromptColumn, check_setting
@@ -55,6 +56,12 @@ START_PERMISSIONS = (
     Permission.DATASETS_READ,
 )
 MAX_ROWS = 100
+ALL_ROWS = "all"
+SHOWN_STATUSES: dict[str, tuple[StepStatus, ...]] = {
+    ALL_ROWS: (),
+    "running": (StepStatus.RUNNING,),
+    "failed": (StepStatus.FAILED,),
+}
 MAX_ESTIMATED_EXAMPLES = 1000
 """Examples that an estimate reads; larger datasets are extrapolated."""
 ESTIMATED_OUTPUT_TOKENS = 400
@@ -259,10 +266,11 @@ def _estimate_column(
 
 
 def load_rows(
-    caller: Caller, job_ids: Sequence[UUID], *, offset: int, limit: int
+    caller: Caller, job_ids: Sequence[UUID], *, offset: int, limit: int, shown: str = ALL_ROWS
 ) -> dict[str, Any]:
     """Return the examples of the jobs, which are on one dataset version, with their results.
 
+    `shown` keeps the examples with a result in one of its statuses: a key of `SHOWN_STATUSES`.
     The steps of jobs that ended more than a day ago are deleted: their results are on the page
     that compares experiments.
     """
@@ -274,7 +282,12 @@ def load_rows(
     if not 1 <= limit <= MAX_ROWS or offset < 0:
         raise core_errors.Invalid(f"`limit` must be from 1 to {MAX_ROWS}.")
     steps = ExperimentStep.objects.for_workspace(caller.workspace_id).filter(job__in=rows)
+    if shown not in SHOWN_STATUSES:
+        raise core_errors.Invalid(f"`show` must be one of {', '.join(SHOWN_STATUSES)}.")
     first = steps.filter(job=rows[0], repetition=1).order_by("position")
+    if statuses := SHOWN_STATUSES[shown]:
+        matching = steps.filter(status__in=statuses).values("example_id")
+        first = first.filter(example_id__in=matching)
     total = first.count()
     example_ids = list(first.values_list("example_id", flat=True)[offset : offset + limit])
     page = list(steps.filter(example_id__in=example_ids).order_by("repetition"))
@@ -303,7 +316,7 @@ def step_results(
     return [
         {
             "example_id": step.example_id,
-            **_result_json(step, runs.get(step.pk), _call_run(runs, step)),
+            **_result_json(step, runs.get(step.pk), _call_run(runs, step), None),
         }
         for step in steps
     ]
@@ -336,17 +349,20 @@ def _load_results(
     """The results by example and letter."""
     runs = _load_runs(caller, rows, steps)
     letters = {job.pk: letter_of(job) for job in rows}
+    running = [step.agent_run_id for step in steps if step.status == StepStatus.RUNNING]
+    partial = partial_replies.read([call_id for call_id in running if call_id])
     results: dict[UUID, dict[str, list[dict[str, Any]]]] = defaultdict(
         lambda: {letter: [] for letter in letters.values()}
     )
     for step in steps:
-        result = _result_json(step, runs.get(step.pk), _call_run(runs, step))
+        text = partial.get(step.agent_run_id) if step.agent_run_id else None
+        result = _result_json(step, runs.get(step.pk), _call_run(runs, step), text)
         results[step.example_id][letters[step.job_id]].append(result)
     return results
 
 
 def _result_json(
-    step: ExperimentStep, root: RunDetail | None, call: RunDetail | None
+    step: ExperimentStep, root: RunDetail | None, call: RunDetail | None, partial: str | None
 ) -> dict[str, Any]:
     message = None
     if call is not None:
@@ -361,6 +377,7 @@ def _result_json(
         else reverse("trace-redirect", args=[step.workspace_id, step.pk]),
         "status": step.status,
         "message": None if message is None else msgspec.to_builtins(message),
+        "partial": partial,
         "error": None if root is None else root.value(Payload.ERROR),
         "latency_ms": None
         if row is None or row.end_time is None
