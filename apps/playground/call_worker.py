@@ -1,7 +1,8 @@
-"""Makes the calls of experiments in a worker process, on an event loop in its own thread.
+"""Makes the calls of a queue in a worker process, on an event loop in its own thread.
 
-It is woken when calls become due. Calls have leases that it extends; those of a killed process are
-made again by another one. A call whose row was cancelled is stopped with the next extension.
+`ModelCallQueue` has those of experiments. The worker is woken when calls become due. Calls have
+leases that it extends; those of a killed process are made again by another one. A call whose row
+was cancelled is stopped with the next extension.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ import asyncio
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from datetime import datetime
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar
 from uuid import UUID
 
 from django.db import connections
@@ -37,15 +38,46 @@ BATCH_SIZE = 25
 EXTEND_SECONDS = 3.0
 
 
+class LeasedCall(Protocol):
+    """One attempt that this process has claimed."""
+
+    @property
+    def id(self) -> UUID: ...
+    @property
+    def attempt(self) -> int: ...
+    @property
+    def organization_id(self) -> UUID: ...
+
+
+class CallQueue(Protocol):
+    """Durable calls with leases. Everything but `make` runs in a thread with a connection."""
+
+    def claim(self, limit: int, excluded: Collection[UUID]) -> Sequence[LeasedCall]:
+        """Lease due calls of organizations that are not excluded, and prepare their requests."""
+
+    def extend(self, attempts: dict[UUID, int]) -> set[UUID]:
+        """Extend the leases of the attempts; return the ids that this process still holds."""
+
+    async def make(self, claimed: Any) -> Any:
+        """Make the call; return its end, or the time at which it is to be made again."""
+
+    def record_end(self, claimed: Any, result: Any) -> object:
+        """Record the end, unless the attempt lost its lease."""
+
+    def postpone(self, claimed: Any, due_at: datetime) -> None:
+        """Make the call again at this time."""
+
+
 class CallWorker:
     """Claims due calls, makes them, and records their ends."""
 
-    def __init__(self) -> None:
+    def __init__(self, queue: CallQueue | None = None) -> None:
+        self._queue: CallQueue = queue or ModelCallQueue()
         self._loop = asyncio.new_event_loop()
         # One connection to the database, used by one statement at a time.
         self._database = ThreadPoolExecutor(1, thread_name_prefix="call-database")
         self._awake = asyncio.Event()
-        self._tasks: dict[UUID, tuple[ClaimedCall, asyncio.Task[None]]] = {}
+        self._tasks: dict[UUID, tuple[LeasedCall, asyncio.Task[None]]] = {}
         self._per_organization: Counter[UUID] = Counter()
         self._thread = threading.Thread(target=self._run, name="model-calls", daemon=True)
         self._thread.start()
@@ -92,7 +124,7 @@ class CallWorker:
                 for organization_id, count in self._per_organization.items()
                 if count >= MAX_CONCURRENT_PER_ORGANIZATION
             ]
-            claimed = await self._in_database(model_calls.claim, capacity, full)
+            claimed = await self._in_database(self._queue.claim, capacity, full)
             for call in claimed:
                 self._per_organization[call.organization_id] += 1
                 task = self._loop.create_task(self._make(call))
@@ -107,7 +139,7 @@ class CallWorker:
             if not attempts:
                 continue
             try:
-                held = await self._in_database(model_calls.extend, attempts)
+                held = await self._in_database(self._queue.extend, attempts)
             except Exception:
                 log.exception("Extending the leases of calls failed; the next time retries.")
                 continue
@@ -116,7 +148,7 @@ class CallWorker:
                 if entry is not None and call_id not in held and entry[0].attempt == attempt:
                     entry[1].cancel()
 
-    async def _make(self, claimed: ClaimedCall) -> None:
+    async def _make(self, claimed: LeasedCall) -> None:
         try:
             await self._make_and_record(claimed)
         except asyncio.CancelledError:
@@ -132,12 +164,12 @@ class CallWorker:
                 del self._per_organization[claimed.organization_id]
             self._awake.set()
 
-    async def _make_and_record(self, claimed: ClaimedCall) -> None:
-        outcome = await make_call(claimed)
-        if isinstance(outcome, ModelCallResult):
-            await self._in_database(model_calls.record_end, claimed, outcome)
+    async def _make_and_record(self, claimed: LeasedCall) -> None:
+        outcome = await self._queue.make(claimed)
+        if isinstance(outcome, datetime):
+            await self._in_database(self._queue.postpone, claimed, outcome)
         else:
-            await self._in_database(model_calls.postpone, claimed, outcome)
+            await self._in_database(self._queue.record_end, claimed, outcome)
 
     async def _in_database(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         def call() -> T:
@@ -157,15 +189,35 @@ async def make_call(claimed: ClaimedCall) -> ModelCallResult | datetime:
             async for _ in events:
                 pass
     except AppError as error:
-        due_at = model_calls.retry_at(claimed, error)
+        due_at = model_calls.retry_at(claimed.attempt, error)
         return execution.result(error=error.detail) if due_at is None else due_at
     return execution.result()
 
 
-class LazyCallWorker:
-    """The worker of this process, started at its first use."""
+class ModelCallQueue:
+    """The calls of experiments."""
 
-    def __init__(self) -> None:
+    def claim(self, limit: int, excluded: Collection[UUID]) -> Sequence[ClaimedCall]:
+        return model_calls.claim(limit, excluded)
+
+    def extend(self, attempts: dict[UUID, int]) -> set[UUID]:
+        return model_calls.extend(attempts)
+
+    async def make(self, claimed: ClaimedCall) -> ModelCallResult | datetime:
+        return await make_call(claimed)
+
+    def record_end(self, claimed: ClaimedCall, result: ModelCallResult) -> bool:
+        return model_calls.record_end(claimed, result)
+
+    def postpone(self, claimed: ClaimedCall, due_at: datetime) -> None:
+        model_calls.postpone(claimed, due_at)
+
+
+class LazyCallWorker:
+    """The worker of a queue in this process, started at its first use."""
+
+    def __init__(self, queue: CallQueue | None = None) -> None:
+        self._queue = queue
         self._worker: CallWorker | None = None
         self._lock = threading.Lock()
 
@@ -173,7 +225,7 @@ class LazyCallWorker:
         """Make the due calls; the first call starts the worker."""
         with self._lock:
             if self._worker is None:
-                self._worker = CallWorker()
+                self._worker = CallWorker(self._queue)
             self._worker.wake()
 
     def stop(self) -> None:
