@@ -75,6 +75,7 @@ INSTALLED_APPS = [
     "apps.alerts",
     "apps.agent_runtime",
     "apps.playground",
+    "apps.evaluators",
     "apps.accounts",
     "apps.platform_mcp",
     "apps.console",
@@ -263,6 +264,11 @@ CELERY_BEAT_SCHEDULE = {
     },
     "playground.execute_calls": {
         "task": "playground.execute_calls",
+        "schedule": 1.0,
+        "options": {"expires": 2},
+    },
+    "evaluators.evaluate": {
+        "task": "evaluators.evaluate",
         "schedule": 1.0,
         "options": {"expires": 2},
     },

@@ -17,6 +17,7 @@ urlpatterns = [
     path("", include("apps.billing.urls")),
     path("", include("apps.organizations.api.urls")),
     path("", include("apps.exports.urls")),
+    path("", include("apps.evaluators.urls")),
     path("", include("apps.tracing.api.urls")),
     path("", include("apps.feedback.api.urls")),
     path("", include("apps.prompts.api.urls")),

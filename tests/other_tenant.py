@@ -27,6 +27,7 @@ from tests.factories.agent_server import (
 from tests.factories.alerts import create_alert_rows
 from tests.factories.datasets import create_dataset_rows
 from tests.factories.deployments import LogLineFactory, create_deployment_webhook
+from tests.factories.evaluators import create_evaluator_rows
 from tests.factories.experiment_jobs import create_job_row
 from tests.factories.experiments import create_comparison_row
 from tests.factories.exports import create_export_part
@@ -108,6 +109,7 @@ class OtherTenant:
             "thread_id": thread.thread_id,
             **tracing_rows,
             **dataset_rows,
+            **create_evaluator_rows(self.workspace, "sentinel", DATASET),
             "comparison_id": create_comparison_row(self.workspace, "sentinel", dataset_id=DATASET),
             "job_id": create_job_row(agent, "sentinel", dataset_id=DATASET, example_id=EXAMPLE),
             "token": UUID(int=2),  # an invalid token: valid ones are public by design

@@ -85,6 +85,12 @@ class Action(StrEnum):
     ALERT_CREATED = "alert.created"
     ALERT_UPDATED = "alert.updated"
     ALERT_DELETED = "alert.deleted"
+    EVALUATOR_CREATED = "evaluator.created"
+    EVALUATOR_UPDATED = "evaluator.updated"
+    EVALUATOR_DELETED = "evaluator.deleted"
+    EVALUATOR_RULE_CREATED = "evaluator_rule.created"
+    EVALUATOR_RULE_UPDATED = "evaluator_rule.updated"
+    EVALUATOR_RULE_DELETED = "evaluator_rule.deleted"
     EXPORT_CREATED = "export.created"
     EXPORT_DESTINATION_CREATED = "export_destination.created"
     EXPORT_DESTINATION_UPDATED = "export_destination.updated"
@@ -128,6 +134,10 @@ FORBIDDEN_WHILE_IMPERSONATING = frozenset(
         Action.PROMPT_WEBHOOK_UPDATED,
         Action.ALERT_CREATED,
         Action.ALERT_UPDATED,
+        Action.EVALUATOR_CREATED,
+        Action.EVALUATOR_UPDATED,
+        Action.EVALUATOR_RULE_CREATED,
+        Action.EVALUATOR_RULE_UPDATED,
         Action.EXPORT_CREATED,
         Action.EXPORT_DESTINATION_CREATED,
         Action.EXPORT_DESTINATION_UPDATED,
@@ -225,6 +235,13 @@ FIELDS: dict[str, frozenset[str]] = {
             *("threshold", "warning_threshold", "threshold_window_minutes"),
             *("threshold_multiplier", "warning_multiplier", "is_enabled", "silenced_until"),
             *("session_id", "deployment_id", "channels"),
+        }
+    ),
+    "evaluator": frozenset({"name", "prompt", "commit", "feedback_keys"}),
+    "evaluator_rule": frozenset(
+        {
+            *("name", "dataset_id", "session_id", "evaluator_id", "is_enabled", "sampling_rate"),
+            *("filter", "max_calls_per_day", "weekly_limit_usd"),
         }
     ),
     "export": frozenset({"session_id", "start_time", "end_time", "interval_hours", "destination"}),

@@ -41,6 +41,8 @@ class ExperimentJob(WorkspaceOwned):
     """Only examples in one of these splits are run; empty for all."""
     input_mapping = models.JSONField(null=True)
     """The template of the runs' input; null for the examples' inputs as they are."""
+    evaluator_rule_ids = ArrayField(models.UUIDField(), null=True)
+    """The rules of the dataset that evaluate the runs; null for all."""
     repetitions = models.PositiveIntegerField()
     concurrency = models.PositiveIntegerField()
     status = models.CharField(max_length=12, choices=JobStatus, default=JobStatus.RUNNING)

@@ -40,6 +40,8 @@ class Permission(StrEnum):
     EXPERIMENTS_READ = "experiments:read"
     EXPERIMENTS_WRITE = "experiments:write"
     EXPERIMENTS_DELETE = "experiments:delete"
+    EVALUATORS_READ = "evaluators:read"
+    EVALUATORS_WRITE = "evaluators:write"
     DEPLOYMENTS_READ = "deployments:read"
     DEPLOYMENTS_WRITE = "deployments:write"
     AGENTS_READ = "agents:read"
@@ -98,6 +100,7 @@ _READ = frozenset(
         Permission.PROJECTS_READ,
         Permission.DATASETS_READ,
         Permission.EXPERIMENTS_READ,
+        Permission.EVALUATORS_READ,
         Permission.DEPLOYMENTS_READ,
         Permission.AGENTS_READ,
         Permission.WORKSPACE_READ,
@@ -120,6 +123,7 @@ _EDIT = _READ | {
     Permission.DATASETS_SHARE,
     Permission.EXPERIMENTS_WRITE,
     Permission.EXPERIMENTS_DELETE,
+    Permission.EVALUATORS_WRITE,
     Permission.DEPLOYMENTS_WRITE,
     Permission.AGENTS_RUN,
     Permission.SECRETS_READ,
@@ -226,6 +230,8 @@ DESCRIPTIONS: dict[str, str] = {
     Permission.EXPERIMENTS_READ: "View and compare results of experiments",
     Permission.EXPERIMENTS_WRITE: "Run, compare and upload experiments",
     Permission.EXPERIMENTS_DELETE: "Delete comparisons of experiments",
+    Permission.EVALUATORS_READ: "View evaluators, their rules and logs",
+    Permission.EVALUATORS_WRITE: "Create, edit, run and delete evaluators and their rules",
     Permission.DEPLOYMENTS_READ: "View deployments, builds and logs",
     Permission.DEPLOYMENTS_WRITE: "Deploy, roll back and delete",
     Permission.AGENTS_READ: "View agent threads and state",

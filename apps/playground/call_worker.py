@@ -1,7 +1,8 @@
-"""Makes the calls of experiments in a worker process, on an event loop in its own thread.
+"""Makes the calls of a queue in a worker process, on an event loop in its own thread.
 
-It is woken when calls become due. Calls have leases that it extends; those of a killed process are
-made again by another one. A call whose row was cancelled is stopped with the next extension.
+`ModelCallQueue` has those of experiments. The worker is woken when calls become due. Calls have
+leases that it extends; those of a killed process are made again by another one. A call whose row
+was cancelled is stopped with the next extension.
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Collection, Coroutine, Sequence
 from contextlib import aclosing
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 from uuid import UUID
 
 from django.utils import timezone
@@ -32,13 +33,44 @@ BATCH_SIZE = 25
 EXTEND_SECONDS = 3.0
 
 
+class LeasedCall(Protocol):
+    """One attempt that this process has claimed."""
+
+    @property
+    def id(self) -> UUID: ...
+    @property
+    def attempt(self) -> int: ...
+    @property
+    def organization_id(self) -> UUID: ...
+
+
+class CallQueue(Protocol):
+    """Durable calls with leases. Everything but `make` runs in a thread with a connection."""
+
+    def claim(self, limit: int, excluded: Collection[UUID]) -> Sequence[LeasedCall]:
+        """Lease due calls of organizations that are not excluded, and prepare their requests."""
+
+    def extend(self, attempts: dict[UUID, int]) -> set[UUID]:
+        """Extend the leases of the attempts; return the ids that this process still holds."""
+
+    async def make(self, claimed: Any) -> Any:
+        """Make the call; return its end, or the time at which it is to be made again."""
+
+    def record_end(self, claimed: Any, result: Any) -> object:
+        """Record the end, unless the attempt lost its lease."""
+
+    def postpone(self, claimed: Any, due_at: datetime) -> None:
+        """Make the call again at this time."""
+
+
 class CallWorker(LoopWorker):
     """Claims due calls, makes them, and records their ends."""
 
-    def __init__(self) -> None:
-        self._calls: dict[UUID, tuple[ClaimedCall, asyncio.Task[None]]] = {}
+    def __init__(self, queue: CallQueue | None = None, name: str = "model-calls") -> None:
+        self._queue: CallQueue = queue or ModelCallQueue()
+        self._calls: dict[UUID, tuple[LeasedCall, asyncio.Task[None]]] = {}
         self._per_organization: Counter[UUID] = Counter()
-        super().__init__("model-calls")
+        super().__init__(name)
 
     def _background(self) -> list[Coroutine[Any, Any, None]]:
         return [self._extend_leases()]
@@ -50,7 +82,7 @@ class CallWorker(LoopWorker):
                 for organization_id, count in self._per_organization.items()
                 if count >= MAX_CONCURRENT_PER_ORGANIZATION
             ]
-            claimed = await self._in_database(model_calls.claim, capacity, full)
+            claimed = await self._in_database(self._queue.claim, capacity, full)
             for call in claimed:
                 self._per_organization[call.organization_id] += 1
                 self._calls[call.id] = call, self._start(self._make(call))
@@ -64,7 +96,7 @@ class CallWorker(LoopWorker):
             if not attempts:
                 continue
             try:
-                held = await self._in_database(model_calls.extend, attempts)
+                held = await self._in_database(self._queue.extend, attempts)
             except Exception:
                 log.exception("Extending the leases of calls failed; the next time retries.")
                 continue
@@ -73,7 +105,7 @@ class CallWorker(LoopWorker):
                 if entry is not None and call_id not in held and entry[0].attempt == attempt:
                     entry[1].cancel()
 
-    async def _make(self, claimed: ClaimedCall) -> None:
+    async def _make(self, claimed: LeasedCall) -> None:
         try:
             await self._make_and_record(claimed)
         except asyncio.CancelledError:
@@ -87,12 +119,12 @@ class CallWorker(LoopWorker):
             decrement(self._per_organization, claimed.organization_id)
             self._awake.set()
 
-    async def _make_and_record(self, claimed: ClaimedCall) -> None:
-        outcome = await make_call(claimed)
-        if isinstance(outcome, ModelCallResult):
-            await self._in_database(model_calls.record_end, claimed, outcome)
+    async def _make_and_record(self, claimed: LeasedCall) -> None:
+        outcome = await self._queue.make(claimed)
+        if isinstance(outcome, datetime):
+            await self._in_database(self._queue.postpone, claimed, outcome)
         else:
-            await self._in_database(model_calls.postpone, claimed, outcome)
+            await self._in_database(self._queue.record_end, claimed, outcome)
 
 
 async def make_call(claimed: ClaimedCall) -> ModelCallResult | datetime:
@@ -109,9 +141,28 @@ async def make_call(claimed: ClaimedCall) -> ModelCallResult | datetime:
                     text = execution.reply.text
                     await asyncio.to_thread(partial_replies.publish, claimed.id, text)
     except AppError as error:
-        due_at = model_calls.retry_at(claimed, error)
+        due_at = model_calls.retry_at(claimed.attempt, error)
         return execution.result(error=error.detail) if due_at is None else due_at
     return execution.result()
+
+
+class ModelCallQueue:
+    """The calls of experiments."""
+
+    def claim(self, limit: int, excluded: Collection[UUID]) -> Sequence[ClaimedCall]:
+        return model_calls.claim(limit, excluded)
+
+    def extend(self, attempts: dict[UUID, int]) -> set[UUID]:
+        return model_calls.extend(attempts)
+
+    async def make(self, claimed: ClaimedCall) -> ModelCallResult | datetime:
+        return await make_call(claimed)
+
+    def record_end(self, claimed: ClaimedCall, result: ModelCallResult) -> bool:
+        return model_calls.record_end(claimed, result)
+
+    def postpone(self, claimed: ClaimedCall, due_at: datetime) -> None:
+        model_calls.postpone(claimed, due_at)
 
 
 call_worker = LazyLoopWorker(CallWorker)

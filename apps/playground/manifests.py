@@ -32,6 +32,7 @@ from apps.providers.chat import (
 
 _PROMPTS = ["langchain", "prompts"]
 _MESSAGES = ["langchain", "schema", "messages"]
+_SEQUENCE = ["langchain", "schema", "runnable", "RunnableSequence"]
 _TEMPLATE_CLASSES: Mapping[str, str] = {
     "system": "SystemMessagePromptTemplate",
     "human": "HumanMessagePromptTemplate",
@@ -92,8 +93,7 @@ def build_manifest(setting: Setting) -> dict[str, Any]:
         name, path = "StructuredPrompt", ["langchain_core", "prompts", "structured"]
     prompt = _constructor([*path, name], kwargs)
     model = _constructor(["langchain", "schema", "runnable", "RunnableBinding"], _binding(setting))
-    sequence = {"first": prompt, "middle": [], "last": model}
-    return _constructor(["langchain", "schema", "runnable", "RunnableSequence"], sequence)
+    return _constructor([*_SEQUENCE], {"first": prompt, "middle": [], "last": model})
 
 
 def _binding(setting: Setting) -> dict[str, Any]:
@@ -373,6 +373,13 @@ def _read_model(content: dict[str, Any]) -> tuple[ModelSettings, dict[str, Any]]
     choice = bound.get("tool_choice")
     fields["tool_choice"] = choice if isinstance(choice, str) else None
     return convert_model(fields), bound
+
+
+def read_model(content: dict[str, Any]) -> ModelSettings:
+    """Return the model of a manifest of a model, or of a prompt with one; else an empty name."""
+    if manifest.find_model(content)[0] is None:
+        content = _constructor([*_SEQUENCE], {"first": {}, "middle": [], "last": content})
+    return _read_model(content)[0]
 
 
 def convert_model(fields: dict[str, Any]) -> ModelSettings:

@@ -6,15 +6,27 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from apps.core.errors import AppError
 from apps.core.json import MAX_DEPTH, is_too_deep, loads, storable_value
 from apps.playground.errors import BadSetting
-from apps.providers.chat import MAX_MESSAGES, MAX_TOOLS, ChatMessage, ChatTool, ModelSettings
+from apps.providers.chat import (
+    MAX_MESSAGES,
+    MAX_TOOLS,
+    ChatMessage,
+    ChatTool,
+    ModelSettings,
+    Role,
+)
 
 MAX_COLUMNS = 10
 MAX_STATE_BYTES = 2_097_152
 MAX_VIEW_BYTES = 4096
 MAX_NAME_LENGTH = 200
 LETTERS = "ABCDEFGHIJ"
+_ROLES: dict[str, Role] = {
+    "system": "system", "human": "human", "user": "human", "ai": "ai", "assistant": "ai",
+    "placeholder": "placeholder",
+}  # fmt: skip
 
 TemplateFormat = Literal["f-string", "mustache", "none"]
 ColumnLetter = Literal["A", "B", "C", "D", "E", "F", "G", "H", "I", "J"]
@@ -73,21 +85,33 @@ class StreamBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
 
 def decode(body: bytes, kind: type[T]) -> T:
     """Decode and bound a JSON body. Raises `BadSetting`."""
+    return convert(decode_json(body), kind)
+
+
+def decode_json(body: bytes) -> Any:
+    """Decode a JSON body of bounded depth. Raises `BadSetting`."""
     try:
         value = loads(body)
     except ValueError:
         raise BadSetting("The body is not valid JSON.") from None
     if is_too_deep(value, body):
         raise BadSetting(f"The JSON is nested deeper than {MAX_DEPTH} levels.")
-    return convert(value, kind)
+    return value
 
 
-def convert(value: Any, kind: type[T]) -> T:
-    """Convert parsed JSON, without characters that PostgreSQL refuses. Raises `BadSetting`."""
+def convert(value: Any, kind: type[T], error: type[AppError] = BadSetting) -> T:
+    """Convert parsed JSON, without characters that PostgreSQL refuses. Raises the error."""
     try:
         return msgspec.convert(storable_value(value), kind)
-    except (msgspec.ValidationError, ValueError, RecursionError) as error:
-        raise BadSetting(f"The request is not valid: {error}.") from None
+    except (msgspec.ValidationError, ValueError, RecursionError) as problem:
+        raise error(f"The request is not valid: {problem}.") from None
+
+
+def message_of(role: str, text: str) -> ChatMessage:
+    """Return a message of a pair, as clients send them. Raises `BadSetting`."""
+    if role not in _ROLES:
+        raise BadSetting(f"`messages`: '{role:.50}' is not a role.")
+    return ChatMessage(_ROLES[role], text)
 
 
 def check_setting(setting: Setting) -> None:

@@ -361,6 +361,15 @@ post /o/<uuid:workspace_id>/projects/p/<uuid:project_id>/r/<uuid:run_id>/feedbac
 post /o/<uuid:workspace_id>/settings/feedback -> [work]
 post /o/<uuid:workspace_id>/settings/feedback/delete -> [work]
 
+post /v1/platform/evaluators -> evaluator.created
+delete /v1/platform/evaluators -> evaluator.deleted
+patch /v1/platform/evaluators/<uuid:evaluator_id> -> evaluator.updated
+delete /v1/platform/evaluators/<uuid:evaluator_id> -> evaluator.deleted
+post /runs/rules -> evaluator_rule.created
+post /runs/rules/trigger -> [work]
+patch /runs/rules/<uuid:evaluator_rule_id> -> evaluator_rule.updated
+delete /runs/rules/<uuid:evaluator_rule_id> -> evaluator_rule.deleted
+post /runs/rules/<uuid:evaluator_rule_id>/trigger -> [work]
 post /v1/platform/alerts -> alert.created
 post /v1/platform/alerts/preview -> [asks]
 patch /v1/platform/alerts/rules/<uuid:rule_id> -> alert.updated

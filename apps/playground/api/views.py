@@ -39,7 +39,14 @@ from apps.playground.services import call_records, experiments, query_writing, s
 from apps.playground.services.completion import complete_recorded
 from apps.playground.services.experiments import START_PERMISSIONS, ExperimentBody
 from apps.playground.services.streaming import ColumnCall, prepare_column
-from apps.playground.setting import PromptColumn, PromptReference, Setting, StreamBody, decode
+from apps.playground.setting import (
+    PromptColumn,
+    PromptReference,
+    Setting,
+    StreamBody,
+    decode,
+    message_of,
+)
 from apps.playground.views import EVENT_STREAM, STREAM_HEADERS
 from apps.playground.wire import (
     CanvasBody,
@@ -58,10 +65,6 @@ from apps.providers.chat import ChatMessage, ModelSettings
 MAX_PAGE_SIZE = 100
 POLL_SECONDS = 0.5
 MAX_STREAM_SECONDS = 3600.0
-_ROLES = {
-    "system": "system", "human": "human", "user": "human", "ai": "ai", "assistant": "ai",
-    "placeholder": "placeholder",
-}  # fmt: skip
 _CANVAS = """\
 You edit the text of a prompt for a language model. Apply what the person asks for{part}, and keep
 the rest as it is. Keep the variables: the template format is {template_format}. Reply with the
@@ -122,7 +125,7 @@ class InvokePromptView(WorkspaceAPIView):
         """
         body = decode(request.body, InvokePromptBody)
         setting = Setting(
-            [_message(role, text) for role, text in body.messages],
+            [message_of(role, text) for role, text in body.messages],
             _model(request.auth, body.model),
             template_format=body.template_format,
         )
@@ -167,7 +170,7 @@ class CanvasView(WorkspaceAPIView):
             [
                 ChatMessage("system", system),
                 ChatMessage("human", text),
-                *(_message(role, content) for role, content in body.messages),
+                *(message_of(role, content) for role, content in body.messages),
             ],
             _model(request.auth, body.model),
             name="Prompt canvas",
@@ -209,12 +212,6 @@ def _respond(stream: AsyncGenerator[bytes, None]) -> LoopResponse:
 
 def _model(caller: Caller, chosen: ModelSettings | None) -> ModelSettings:
     return chosen or query_writing.choose_model(caller)
-
-
-def _message(role: str, text: str) -> ChatMessage:
-    if role not in _ROLES:
-        raise BadSetting(f"`messages`: '{role:.50}' is not a role.")
-    return ChatMessage(_ROLES[role], text)  # type: ignore[arg-type]
 
 
 class PlaygroundExperimentView(WorkspaceAPIView):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -35,7 +36,12 @@ class CallRecord:
     setting: Setting
     chat: ChatRequest
     started_at: datetime
-    letter: str
+    letter: str = ""
+    """Empty for calls that no column of the playground makes."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """Further metadata of the run."""
+    run_name: str = ""
+    """Empty for the name of the prompt."""
     run_id: UUID = field(default_factory=uuid7)
     project_id: UUID | None = None
     """None for the project `playground`."""
@@ -44,6 +50,8 @@ class CallRecord:
 
     @property
     def name(self) -> str:
+        if self.run_name:
+            return self.run_name
         prompt = self.setting.prompt
         return prompt.repo if prompt is not None else self.setting.name or "Playground"
 
@@ -124,8 +132,10 @@ def build_extra(record: CallRecord) -> dict[str, Any]:
         "ls_provider": PROVIDERS[model.provider].tracing_name,
         "ls_model_name": model.model,
         "ls_model_type": "chat",
-        "playground_letter": record.letter,
+        **record.metadata,
     }
+    if record.letter:
+        metadata["playground_letter"] = record.letter
     metadata |= without_none(
         {
             "ls_temperature": model.temperature,

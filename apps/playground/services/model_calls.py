@@ -132,13 +132,13 @@ def extend(attempts: dict[UUID, int]) -> set[UUID]:
     return ids
 
 
-def retry_at(claimed: ClaimedCall, error: AppError) -> datetime | None:
-    """When the provider may be asked again; None if the failure is final."""
+def retry_at(attempt: int, error: AppError) -> datetime | None:
+    """When the provider may be asked again after this attempt; None if the failure is final."""
     is_transient = isinstance(error, ProviderFailure) and not isinstance(error, _FINAL)
-    if not is_transient or claimed.attempt > len(RETRY_SECONDS):
+    if not is_transient or attempt > len(RETRY_SECONDS):
         return None
     assert isinstance(error, ProviderFailure)  # noqa: S101
-    delay = max(RETRY_SECONDS[claimed.attempt - 1], error.retry_after or 0.0)
+    delay = max(RETRY_SECONDS[attempt - 1], error.retry_after or 0.0)
     return timezone.now() + timedelta(seconds=delay)
 
 

@@ -1,0 +1,1 @@
+"""Evaluators score runs: prompts on a model, bound by rules to experiments and traces."""

@@ -1,0 +1,31 @@
+"""API routes of evaluators and their rules."""
+
+from django.urls import path
+
+from apps.evaluators.api import views
+
+_EVALUATORS = "v1/platform/evaluators"
+_RULES = "runs/rules"
+_RULE = f"{_RULES}/<uuid:evaluator_rule_id>"
+urlpatterns = [
+    path(_EVALUATORS, views.EvaluatorsView.as_view(), name="evaluators"),
+    path(f"{_EVALUATORS}/<uuid:evaluator_id>", views.EvaluatorView.as_view(), name="evaluator"),
+    path(_RULES, views.EvaluatorRulesView.as_view(), name="evaluator-rules"),
+    path(
+        f"{_RULES}/trigger",
+        views.TriggerEvaluatorRulesView.as_view(),
+        name="evaluator-rules-trigger",
+    ),
+    path(_RULE, views.EvaluatorRuleView.as_view(), name="evaluator-rule"),
+    path(f"{_RULE}/logs", views.EvaluatorRuleLogsView.as_view(), name="evaluator-rule-logs"),
+    path(
+        f"{_RULE}/last_applied",
+        views.EvaluatorRuleLastAppliedView.as_view(),
+        name="evaluator-rule-last-applied",
+    ),
+    path(
+        f"{_RULE}/trigger",
+        views.TriggerEvaluatorRuleView.as_view(),
+        name="evaluator-rule-trigger",
+    ),
+]

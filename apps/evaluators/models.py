@@ -1,0 +1,216 @@
+"""Evaluators, the rules that bind them to runs, and the evaluations of single runs."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+from apps.core.tenancy import TenantManager, WorkspaceOwned
+from apps.datasets.models import Dataset
+from apps.evaluators.querysets import (
+    EvaluationQuerySet,
+    EvaluatorQuerySet,
+    EvaluatorRuleQuerySet,
+    EvaluatorSpendQuerySet,
+)
+from apps.organizations.models import User
+from apps.playground.models import SavedSettings
+from apps.prompts.models import Repository
+from apps.tracing.models import Project
+
+
+class EvaluatorType(models.TextChoices):
+    """How an evaluator scores a run. The values are part of the API."""
+
+    LLM = "llm", "LLM judge"
+
+
+class Evaluator(WorkspaceOwned):
+    """A judge: a prompt with a response schema whose properties are feedback keys.
+
+    The prompt is a commit of the workspace, resolved at each evaluation, or `setting`.
+    """
+
+    name = models.CharField(max_length=200)
+    type = models.CharField(max_length=20, choices=EvaluatorType, default=EvaluatorType.LLM)
+    prompt = models.ForeignKey(
+        Repository, models.SET_NULL, null=True, related_name="+", db_index=False
+    )
+    """Null for an evaluator with a prompt of its own, and after the prompt was deleted."""
+    commit_name = models.CharField(max_length=200, blank=True)
+    """A hash or a tag; empty for an evaluator with a prompt of its own."""
+    setting = models.JSONField(null=True)
+    """The playground's setting; null for a commit."""
+    saved_settings = models.ForeignKey(
+        SavedSettings, models.SET_NULL, null=True, related_name="+", db_index=False
+    )
+    model = models.JSONField(null=True)
+    """Settings of the model in place of those of the commit."""
+    variable_mapping = models.JSONField(default=dict)
+    """The path of a value of the run or its example by variable of the prompt."""
+    feedback_keys = models.JSONField(default=list)
+    """As of the last time that the prompt was read."""
+    metadata = models.JSONField(default=dict)
+    is_part_of_rule = models.BooleanField(default=False)
+    """Whether it was created with a rule, and is deleted with its last one."""
+    created_by = models.ForeignKey(User, models.SET_NULL, null=True, related_name="+")
+    updated_at = models.DateTimeField(auto_now=True)
+
+    objects = TenantManager(EvaluatorQuerySet)
+    unscoped = EvaluatorQuerySet.as_manager()
+
+    class Meta:
+        base_manager_name = "unscoped"
+        indexes = [
+            models.Index(fields=["workspace", "-created_at", "-id"], name="evaluator_newest"),
+            models.Index(fields=["prompt"], name="evaluator_of_prompt"),
+            models.Index(fields=["saved_settings"], name="evaluator_of_settings"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class EvaluatorRule(WorkspaceOwned):
+    """Applies an evaluator to the experiments on a dataset, or to the traces of a project."""
+
+    name = models.CharField(max_length=200)
+    evaluator = models.ForeignKey(Evaluator, models.CASCADE, related_name="rules", db_index=False)
+    dataset = models.ForeignKey(
+        Dataset, models.CASCADE, null=True, related_name="+", db_index=False
+    )
+    project = models.ForeignKey(
+        Project, models.CASCADE, null=True, related_name="+", db_index=False
+    )
+    is_enabled = models.BooleanField(default=True)
+    applies_from = models.DateTimeField(default=timezone.now)
+    """Runs received before, and while the rule was disabled, are not evaluated."""
+    sampling_rate = models.FloatField(default=1.0)
+    filter = models.TextField(blank=True)
+    """Of the root run."""
+    trace_filter = models.TextField(blank=True)
+    """Of the root of the trace, which is the same run: both must hold."""
+    tree_filter = models.TextField(blank=True)
+    """Of any run of the trace."""
+    max_calls_per_day = models.PositiveIntegerField()
+    weekly_limit_usd = models.DecimalField(null=True, max_digits=12, decimal_places=4)
+    created_by = models.ForeignKey(User, models.SET_NULL, null=True, related_name="+")
+    updated_at = models.DateTimeField(auto_now=True)
+
+    objects = TenantManager(EvaluatorRuleQuerySet)
+    unscoped = EvaluatorRuleQuerySet.as_manager()
+
+    class Meta:
+        base_manager_name = "unscoped"
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(dataset=None, project__isnull=False)
+                | Q(dataset__isnull=False, project=None),
+                name="evaluator_rule_one_scope",
+            )
+        ]
+        indexes = [
+            models.Index(fields=["workspace", "-created_at", "-id"], name="evaluator_rule_newest"),
+            models.Index(fields=["evaluator"], name="evaluator_rule_of_evaluator"),
+            models.Index(fields=["dataset"], name="evaluator_rule_of_dataset"),
+            models.Index(fields=["project"], name="evaluator_rule_of_project"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class EvaluationStatus(models.TextChoices):
+    PENDING = "pending"
+    RUNNING = "running"
+    """A worker holds the lease, which ends at `due_at`."""
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    """The run has no output, or the rule has reached a limit."""
+
+
+class Evaluation(WorkspaceOwned):
+    """The evaluation of one run by one rule, which happens once unless someone asks for it again.
+
+    Every write of a worker is conditional on `attempt`: the result of a worker that lost its lease
+    is discarded. The row is removed with its run.
+    """
+
+    workspace = models.ForeignKey(
+        "organizations.Workspace",
+        models.CASCADE,
+        related_name="+",
+        db_index=False,
+        db_constraint=False,
+    )
+    created_at = models.DateTimeField(default=timezone.now)
+    organization_id = models.UUIDField()
+    """Of the workspace: workers take turns between organizations."""
+    rule = models.ForeignKey(
+        EvaluatorRule, models.CASCADE, related_name="evaluations", db_index=False
+    )
+    run_id = models.UUIDField()
+    project_id = models.UUIDField()
+    example_id = models.UUIDField(null=True)
+    status = models.CharField(
+        max_length=10, choices=EvaluationStatus, default=EvaluationStatus.PENDING
+    )
+    attempt = models.PositiveIntegerField(default=0)
+    due_at = models.DateTimeField(default=timezone.now)
+    started_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+    judge_run_id = models.UUIDField(null=True)
+    """The recorded run of the judge, in the project `evaluators`."""
+    scores = models.JSONField(null=True)
+    """The feedback of the last success: key, score, value, comment."""
+    error = models.TextField(blank=True)
+    cost = models.FloatField(null=True)
+    """In dollars; null if the tokens or their prices are not known."""
+
+    objects = TenantManager(EvaluationQuerySet)
+    unscoped = EvaluationQuerySet.as_manager()
+
+    class Meta:
+        base_manager_name = "unscoped"
+        constraints = [
+            models.UniqueConstraint(fields=["workspace", "run_id", "rule"], name="evaluation_once")
+        ]
+        indexes = [
+            models.Index(fields=["rule", "-created_at", "-id"], name="evaluation_newest"),
+            models.Index(
+                fields=["workspace", "project_id", "status"], name="evaluation_of_project"
+            ),
+            models.Index(
+                fields=["organization_id", "due_at"],
+                condition=Q(status__in=["pending", "running"]),
+                name="evaluation_due",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return str(self.pk)
+
+
+class EvaluatorSpend(WorkspaceOwned):
+    """The calls of a rule on one day, in UTC. Kept after the evaluated runs are removed."""
+
+    rule = models.ForeignKey(EvaluatorRule, models.CASCADE, related_name="spend", db_index=False)
+    day = models.DateField()
+    call_count = models.PositiveIntegerField(default=0)
+    cost = models.FloatField(default=0.0)
+    """In dollars."""
+
+    objects = TenantManager(EvaluatorSpendQuerySet)
+    unscoped = EvaluatorSpendQuerySet.as_manager()
+
+    class Meta:
+        base_manager_name = "unscoped"
+        constraints = [
+            models.UniqueConstraint(fields=["rule", "day"], name="evaluator_spend_once"),
+        ]
+        indexes = [models.Index(fields=["workspace", "day"], name="evaluator_spend_by_day")]
+
+    def __str__(self) -> str:
+        return f"{self.rule_id} {self.day}"

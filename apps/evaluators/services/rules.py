@@ -1,0 +1,269 @@
+"""Creates, changes, triggers and deletes the rules that bind evaluators to runs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from decimal import Decimal, InvalidOperation
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from django.db import transaction
+from django.utils import timezone
+
+from apps.audit.actions import Action
+from apps.audit.services import Target, record
+from apps.core.callers import Caller
+from apps.datasets.services.datasets import get_dataset
+from apps.evaluators import dispatch, errors
+from apps.evaluators.errors import BadEvaluatorRule
+from apps.evaluators.models import Evaluation, Evaluator, EvaluatorRule
+from apps.evaluators.querysets import EvaluatorRuleQuerySet
+from apps.evaluators.services import evaluators
+from apps.evaluators.services.traces import PROJECT_NAME
+from apps.evaluators.wire import RuleBody, RuleChanges, RuleEvaluatorBody, SpendLimitBody
+from apps.organizations.permissions import Permission
+from apps.trace_store import filters
+from apps.tracing.services import get_project
+
+MAX_RULES = 500
+"""Rules of a workspace."""
+MAX_NAME_LENGTH = 200
+MAX_FILTER_LENGTH = 8000
+DEFAULT_CALLS_PER_DAY = 10_000
+MAX_CALLS_PER_DAY = 1_000_000
+MAX_LIMIT_USD = Decimal(10_000_000)
+_FILTERS = ("filter", "trace_filter", "tree_filter")
+
+
+def rules_of(workspace_id: UUID) -> EvaluatorRuleQuerySet:
+    """The rules with what their JSON needs."""
+    rows = EvaluatorRule.objects.for_workspace(workspace_id).with_present_scope()
+    return rows.select_related(
+        "dataset", "project", "evaluator__prompt", "evaluator__saved_settings"
+    )
+
+
+def get_rule(workspace_id: UUID, rule_id: UUID) -> EvaluatorRule:
+    """Raises `EvaluatorRuleNotFound`."""
+    rule = rules_of(workspace_id).filter(pk=rule_id).first()
+    if rule is None:
+        raise errors.EvaluatorRuleNotFound
+    return rule
+
+
+@transaction.atomic
+def create_rule(*, caller: Caller, body: RuleBody) -> EvaluatorRule:
+    """Create a rule, and its evaluator unless it names one.
+
+    Raises `BadEvaluatorRule`, `BadEvaluator`, `TooManyEvaluators`, `EvaluatorNotFound`,
+    `FilterError`, and `NotFound` for a foreign project or dataset.
+    """
+    rule = EvaluatorRule(
+        workspace_id=caller.workspace_id,
+        name=body.display_name,
+        is_enabled=body.is_enabled,
+        sampling_rate=body.sampling_rate,
+        max_calls_per_day=_calls_per_day(body.max_calls_per_day),
+        weekly_limit_usd=_limit_usd(body.spend_limit),
+        created_by_id=caller.user_id,
+        **{name: getattr(body, name) or "" for name in _FILTERS},
+    )
+    _set_scope(caller, rule, body)
+    _check(rule)
+    evaluators.lock_evaluators(caller.workspace_id)
+    if EvaluatorRule.objects.for_workspace(caller.workspace_id).count() >= MAX_RULES:
+        raise errors.TooManyEvaluators(f"A workspace has at most {MAX_RULES} rules.")
+    if (body.evaluator_id is None) == (not body.evaluators):
+        raise BadEvaluatorRule("A rule has either `evaluators` or an `evaluator_id`.")
+    if body.evaluator_id is not None:
+        rule.evaluator = evaluators.get_evaluator(caller.workspace_id, body.evaluator_id)
+    else:
+        evaluator = evaluators.new_evaluator(caller, body.display_name)
+        evaluator.is_part_of_rule = True
+        evaluators.apply_structured(caller, evaluator, _only_one(body.evaluators).structured)
+        evaluators.save_new(evaluator)
+        rule.evaluator = evaluator
+    rule.save(force_insert=True)
+    _record(Action.EVALUATOR_RULE_CREATED, rule, after=_audit_values(rule))
+    return rule
+
+
+def _set_scope(caller: Caller, rule: EvaluatorRule, body: RuleBody) -> None:
+    if (body.dataset_id is None) == (body.session_id is None):
+        raise BadEvaluatorRule("A rule has either a `session_id` or a `dataset_id`.")
+    if body.dataset_id is not None:
+        caller.require(Permission.DATASETS_READ)
+        rule.dataset = get_dataset(caller.workspace_id, body.dataset_id)
+        return
+    assert body.session_id is not None  # noqa: S101
+    rule.project = get_project(caller.workspace_id, body.session_id)
+    if rule.project.name == PROJECT_NAME:
+        raise BadEvaluatorRule(f"The runs of evaluators, in `{PROJECT_NAME}`, are not evaluated.")
+    if rule.project.reference_dataset_id is not None:
+        raise BadEvaluatorRule("The project is an experiment: bind the rule to its dataset.")
+
+
+def _only_one(items: list[RuleEvaluatorBody]) -> RuleEvaluatorBody:
+    if len(items) != 1:
+        raise BadEvaluatorRule("`evaluators`: a rule has one; create a rule for each.")
+    return items[0]
+
+
+def _calls_per_day(count: int | None) -> int:
+    if count is None:
+        return DEFAULT_CALLS_PER_DAY
+    if not 1 <= count <= MAX_CALLS_PER_DAY:
+        raise BadEvaluatorRule(f"`max_calls_per_day` must be from 1 to {MAX_CALLS_PER_DAY}.")
+    return count
+
+
+def _limit_usd(body: SpendLimitBody | None) -> Decimal | None:
+    if body is None:
+        return None
+    if body.window != "weekly":
+        raise BadEvaluatorRule("`spend_limit.window` must be `weekly`.")
+    try:
+        limit = Decimal(str(body.limit_usd)).quantize(Decimal("0.0001"))
+    except InvalidOperation:
+        limit = Decimal(-1)
+    if not 0 < limit <= MAX_LIMIT_USD:
+        raise BadEvaluatorRule(
+            f"`spend_limit.limit_usd` must be from 0.0001 to {MAX_LIMIT_USD:,} dollars."
+        )
+    return limit
+
+
+def _check(rule: EvaluatorRule) -> None:
+    rule.name = rule.name.strip()
+    if not 0 < len(rule.name) <= MAX_NAME_LENGTH:
+        raise BadEvaluatorRule(f"`display_name` has 1 to {MAX_NAME_LENGTH} characters.")
+    if not 0 <= rule.sampling_rate <= 1:  # also false for NaN
+        raise BadEvaluatorRule("`sampling_rate` must be from 0 to 1.")
+    for name in _FILTERS:
+        text = getattr(rule, name)
+        if len(text) > MAX_FILTER_LENGTH:
+            raise BadEvaluatorRule(f"`{name}` has at most {MAX_FILTER_LENGTH} characters.")
+        if text:
+            filters.parse(text)
+
+
+@transaction.atomic
+def update_rule(*, caller: Caller, rule: EvaluatorRule, changes: RuleChanges) -> EvaluatorRule:
+    """Change a rule. Raises as `create_rule`.
+
+    Disabling drops the evaluations that wait. An enabled rule applies to runs received from then.
+    """
+    rule = _lock(rule)
+    before, was_enabled = _audit_values(rule), rule.is_enabled
+    for name, column in {
+        "display_name": "name", "sampling_rate": "sampling_rate", "is_enabled": "is_enabled",
+    }.items():  # fmt: skip
+        if (value := getattr(changes, name)) is not msgspec.UNSET:
+            setattr(rule, column, value)
+    for name in _FILTERS:
+        if (text := getattr(changes, name)) is not msgspec.UNSET:
+            setattr(rule, name, text or "")
+    if changes.max_calls_per_day is not msgspec.UNSET:
+        rule.max_calls_per_day = _calls_per_day(changes.max_calls_per_day)
+    if changes.spend_limit is not msgspec.UNSET:
+        rule.weekly_limit_usd = _limit_usd(changes.spend_limit)
+    _check_scope_unchanged(rule, changes)
+    _check(rule)
+    _change_evaluator(caller, rule, changes)
+    if rule.is_enabled and not was_enabled:
+        rule.applies_from = timezone.now()
+    if was_enabled and not rule.is_enabled:
+        _evaluations(rule).unfinished().delete()
+    rule.save()
+    _record(Action.EVALUATOR_RULE_UPDATED, rule, before=before, after=_audit_values(rule))
+    return rule
+
+
+def _check_scope_unchanged(rule: EvaluatorRule, changes: RuleChanges) -> None:
+    for name, current in (("session_id", rule.project_id), ("dataset_id", rule.dataset_id)):
+        value = getattr(changes, name)
+        if value is not msgspec.UNSET and value != current:
+            raise BadEvaluatorRule(f"`{name}` of a rule cannot change; create another rule.")
+
+
+def _change_evaluator(caller: Caller, rule: EvaluatorRule, changes: RuleChanges) -> None:
+    if changes.evaluator_id is not msgspec.UNSET and changes.evaluator_id != rule.evaluator_id:
+        if changes.evaluator_id is None:
+            raise BadEvaluatorRule("`evaluator_id` must name an evaluator.")
+        previous = rule.evaluator
+        rule.evaluator = evaluators.get_evaluator(rule.workspace_id, changes.evaluator_id)
+        rule.save(update_fields=["evaluator"])
+        _delete_if_unused(previous)
+    if changes.evaluators is not msgspec.UNSET and changes.evaluators is not None:
+        evaluator = rule.evaluator
+        if not evaluator.is_part_of_rule:
+            raise BadEvaluatorRule("Change the evaluator of the rule itself: others may use it.")
+        before = evaluators.audit_values(evaluator)
+        structured = _only_one(changes.evaluators).structured
+        evaluators.apply_structured(caller, evaluator, structured)
+        evaluators.save_changes(evaluator, before)
+
+
+@transaction.atomic
+def delete_rule(*, rule: EvaluatorRule) -> None:
+    """Delete the rule with its log, and its evaluator if that was created with it.
+
+    Feedback and traces stay.
+    """
+    rule = _lock(rule)
+    _record(Action.EVALUATOR_RULE_DELETED, rule, before=_audit_values(rule))
+    evaluator = rule.evaluator
+    rule.delete()
+    _delete_if_unused(evaluator)
+
+
+def _delete_if_unused(evaluator: Evaluator) -> None:
+    if evaluator.is_part_of_rule and not evaluator.rules.exists():
+        evaluators.delete_evaluator(evaluator=evaluator, with_rules=False)
+
+
+def trigger_rules(*, rules: Collection[EvaluatorRule]) -> int:
+    """Start the evaluations that wait for their time; return their number."""
+    now = timezone.now()
+    count = 0
+    for rule in rules:
+        count += _evaluations(rule).filter(status="pending", due_at__gt=now).update(due_at=now)
+    dispatch.evaluate()
+    return count
+
+
+def _evaluations(rule: EvaluatorRule) -> Any:
+    return Evaluation.objects.for_workspace(rule.workspace_id).filter(rule=rule)
+
+
+def _lock(rule: EvaluatorRule) -> EvaluatorRule:
+    rows = rules_of(rule.workspace_id).select_for_update(no_key=True, of=("self",))
+    locked = rows.filter(pk=rule.pk).first()
+    if locked is None:
+        raise errors.EvaluatorRuleNotFound
+    return locked
+
+
+def _audit_values(rule: EvaluatorRule) -> dict[str, Any]:
+    limit = rule.weekly_limit_usd
+    return {
+        "name": rule.name,
+        "dataset_id": None if rule.dataset_id is None else str(rule.dataset_id),
+        "session_id": None if rule.project_id is None else str(rule.project_id),
+        "evaluator_id": str(rule.evaluator_id),
+        "is_enabled": rule.is_enabled,
+        "sampling_rate": rule.sampling_rate,
+        "filter": rule.filter or None,
+        "max_calls_per_day": rule.max_calls_per_day,
+        "weekly_limit_usd": None if limit is None else str(limit),
+    }
+
+
+def _record(action: Action, rule: EvaluatorRule, **values: Any) -> None:
+    record(
+        action,
+        Target("evaluator_rule", rule.pk, rule.name),
+        workspace_id=rule.workspace_id,
+        **values,
+    )

@@ -1,0 +1,5 @@
+"""Routes of evaluators."""
+
+from apps.evaluators.api.urls import urlpatterns as api
+
+urlpatterns = [*api]

@@ -1,0 +1,253 @@
+"""Bodies of the API of evaluators and rules, and the JSON of its responses.
+
+Unknown fields are refused. Fields of the public clients for functions that there are not are
+accepted as long as they are unset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+from uuid import UUID
+
+import msgspec
+
+from apps.core.errors import Invalid
+from apps.evaluators.models import Evaluation, Evaluator, EvaluatorRule
+from apps.playground.setting import TemplateFormat, convert, decode_json
+
+T = TypeVar("T")
+_UNSUPPORTED_LLM = frozenset({"num_few_shot_examples", "use_corrections_dataset"})
+_UNSUPPORTED_EVALUATOR = frozenset({"code_evaluator"})
+_UNSUPPORTED_RULE = frozenset(
+    {
+        *("group_by", "thread_filter", "backfill_from", "transient", "code_evaluators"),
+        *("webhooks", "alerts", "add_to_annotation_queue_id", "add_to_dataset_id"),
+        *("add_to_dataset_prefer_correction", "extend_only", "use_corrections_dataset"),
+        *("extend_annotation_queue_trace_retention", "extend_dataset_trace_retention"),
+        *("extend_evaluator_trace_retention", "extend_webhook_trace_retention"),
+        *("corrections_dataset_id", "num_few_shot_examples", "include_extended_stats"),
+        *("is_tracing_disabled", "alignment_annotation_queue_id"),
+    }
+)
+
+
+class LlmEvaluatorBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """A judge whose prompt is a commit; absent fields of a change stay."""
+
+    prompt_repo_handle: str | msgspec.UnsetType | None = msgspec.UNSET
+    commit_hash_or_tag: str | msgspec.UnsetType | None = msgspec.UNSET
+    playground_settings_id: UUID | msgspec.UnsetType | None = msgspec.UNSET
+    variable_mapping: dict[str, str] | msgspec.UnsetType | None = msgspec.UNSET
+
+
+class EvaluatorBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    name: str
+    type: str = "llm"
+    llm_evaluator: LlmEvaluatorBody | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class EvaluatorChanges(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    name: str | msgspec.UnsetType = msgspec.UNSET
+    llm_evaluator: LlmEvaluatorBody | None = None
+    metadata: dict[str, Any] | msgspec.UnsetType | None = msgspec.UNSET
+
+
+class StructuredBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """A judge as a part of its rule: a commit, or messages with a schema and a model."""
+
+    hub_ref: str | None = None
+    prompt: list[tuple[str, str]] | None = None
+    template_format: TemplateFormat = "f-string"
+    schema: dict[str, Any] | None = None
+    variable_mapping: dict[str, str] | None = None
+    model: dict[str, Any] | None = None
+    playground_settings_id: UUID | None = None
+
+
+class RuleEvaluatorBody(msgspec.Struct, forbid_unknown_fields=True):
+    structured: StructuredBody
+
+
+class SpendLimitBody(msgspec.Struct, forbid_unknown_fields=True):
+    limit_usd: float | str
+    window: str = "weekly"
+
+
+class RuleBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    display_name: str
+    sampling_rate: float = 1.0
+    session_id: UUID | None = None
+    dataset_id: UUID | None = None
+    is_enabled: bool = True
+    filter: str | None = None
+    trace_filter: str | None = None
+    tree_filter: str | None = None
+    evaluators: list[RuleEvaluatorBody] = []
+    evaluator_id: UUID | None = None
+    evaluator_version: int | None = None
+    spend_limit: SpendLimitBody | None = None
+    max_calls_per_day: int | None = None
+
+
+class RuleChanges(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """Changes of a rule; absent fields stay, and its project or dataset cannot change."""
+
+    display_name: str | msgspec.UnsetType = msgspec.UNSET
+    sampling_rate: float | msgspec.UnsetType = msgspec.UNSET
+    session_id: UUID | msgspec.UnsetType | None = msgspec.UNSET
+    dataset_id: UUID | msgspec.UnsetType | None = msgspec.UNSET
+    is_enabled: bool | msgspec.UnsetType = msgspec.UNSET
+    filter: str | msgspec.UnsetType | None = msgspec.UNSET
+    trace_filter: str | msgspec.UnsetType | None = msgspec.UNSET
+    tree_filter: str | msgspec.UnsetType | None = msgspec.UNSET
+    evaluators: list[RuleEvaluatorBody] | msgspec.UnsetType | None = msgspec.UNSET
+    evaluator_id: UUID | msgspec.UnsetType | None = msgspec.UNSET
+    evaluator_version: int | msgspec.UnsetType | None = msgspec.UNSET
+    spend_limit: SpendLimitBody | msgspec.UnsetType | None = msgspec.UNSET
+    max_calls_per_day: int | msgspec.UnsetType | None = msgspec.UNSET
+
+
+class TriggerBody(msgspec.Struct, forbid_unknown_fields=True):
+    rule_ids: list[UUID]
+
+
+def decode_evaluator(body: bytes, kind: type[T]) -> T:
+    """Raises `BadSetting` and `Invalid`."""
+    fields = _without_unsupported(decode_json(body), _UNSUPPORTED_EVALUATOR)
+    if isinstance(fields, dict) and "llm_evaluator" in fields:
+        fields["llm_evaluator"] = _without_unsupported(fields["llm_evaluator"], _UNSUPPORTED_LLM)
+    return convert(fields, kind, Invalid)
+
+
+def decode_rule(body: bytes, kind: type[T]) -> T:
+    """Raises `BadSetting` and `Invalid`."""
+    return convert(_without_unsupported(decode_json(body), _UNSUPPORTED_RULE), kind, Invalid)
+
+
+def _without_unsupported(fields: Any, names: Collection[str]) -> Any:
+    if not isinstance(fields, dict):
+        return fields
+    for name in sorted(fields.keys() & names):
+        if fields[name] not in (None, False, 0, [], {}, ""):
+            raise Invalid(f"`{name}` is not supported.", [{"field": name}])
+    return {name: value for name, value in fields.items() if name not in names}
+
+
+def evaluator_json(evaluator: Evaluator) -> dict[str, Any]:
+    """The evaluator with its rules, which the caller has prefetched."""
+    return {
+        "id": evaluator.pk,
+        "tenant_id": evaluator.workspace_id,
+        "name": evaluator.name,
+        "type": evaluator.type,
+        "created_by": None if evaluator.created_by is None else evaluator.created_by.display_name,
+        "created_at": evaluator.created_at,
+        "updated_at": evaluator.updated_at,
+        "feedback_keys": evaluator.feedback_keys,
+        "is_managed": False,
+        "metadata": evaluator.metadata,
+        "llm_evaluator": {
+            "evaluator_id": evaluator.pk,
+            "prompt_id": evaluator.prompt_id,
+            "prompt_repo_handle": None if evaluator.prompt is None else evaluator.prompt.handle,
+            "commit_hash_or_tag": evaluator.commit_name or None,
+            "playground_settings_id": evaluator.saved_settings_id,
+            "variable_mapping": evaluator.variable_mapping,
+            "setting": evaluator.setting,
+        },
+        "code_evaluator": None,
+        "run_rules": [_scope_json(rule) for rule in evaluator.rules.all()],
+    }
+
+
+def _scope_json(rule: EvaluatorRule) -> dict[str, Any]:
+    return {
+        "id": rule.pk,
+        "dataset_id": rule.dataset_id,
+        "dataset_name": None if rule.dataset is None else rule.dataset.name,
+        "session_id": rule.project_id,
+        "session_name": None if rule.project is None else rule.project.name,
+        "spend_limit": _limit_json(rule),
+    }
+
+
+def _limit_json(rule: EvaluatorRule) -> dict[str, Any] | None:
+    if rule.weekly_limit_usd is None:
+        return None
+    return {"limit_usd": str(rule.weekly_limit_usd), "window": "weekly"}
+
+
+def rule_json(rule: EvaluatorRule) -> dict[str, Any]:
+    """The rule with its evaluator, project and dataset; its spend is added by the caller."""
+    evaluator = rule.evaluator
+    return {
+        **_scope_json(rule),
+        "tenant_id": rule.workspace_id,
+        "display_name": rule.name,
+        "sampling_rate": rule.sampling_rate,
+        "is_enabled": rule.is_enabled,
+        "filter": rule.filter or None,
+        "trace_filter": rule.trace_filter or None,
+        "tree_filter": rule.tree_filter or None,
+        "group_by": None,
+        "evaluator_id": rule.evaluator_id,
+        "evaluator_name": evaluator.name,
+        "evaluator_type": evaluator.type,
+        "evaluator_version": 1,
+        "evaluators": [{"structured": _structured_json(evaluator)}],
+        "code_evaluators": None,
+        "effective_spend_limit": _limit_json(rule),
+        "max_calls_per_day": rule.max_calls_per_day,
+        "created_at": rule.created_at,
+        "updated_at": rule.updated_at,
+    }
+
+
+def _structured_json(evaluator: Evaluator) -> dict[str, Any]:
+    fields = {
+        "variable_mapping": evaluator.variable_mapping,
+        "playground_settings_id": evaluator.saved_settings_id,
+        "model": evaluator.model,
+    }
+    setting = evaluator.setting
+    if setting is None:
+        handle = None if evaluator.prompt is None else evaluator.prompt.handle
+        return fields | {"hub_ref": None if handle is None else f"{handle}:{evaluator.commit_name}"}
+    return fields | {
+        "prompt": [[item["role"], item.get("content", "")] for item in setting["messages"]],
+        "template_format": setting.get("template_format", "f-string"),
+        "schema": setting.get("response_schema"),
+        "model": evaluator.model or setting["model"],
+    }
+
+
+def log_json(evaluation: Evaluation) -> dict[str, Any]:
+    """The evaluation of one run as an entry of the rule's log."""
+    return {
+        "id": evaluation.pk,
+        "rule_id": evaluation.rule_id,
+        "run_id": evaluation.run_id,
+        "session_id": evaluation.project_id,
+        "reference_example_id": evaluation.example_id,
+        "status": evaluation.status,
+        "attempts": evaluation.attempt,
+        "evaluator_run_id": evaluation.judge_run_id,
+        "feedback": evaluation.scores,
+        "error": evaluation.error or None,
+        "cost": evaluation.cost,
+        "created_at": evaluation.created_at,
+        "start_time": evaluation.started_at,
+        "end_time": evaluation.ended_at,
+        "next_attempt_at": evaluation.due_at.astimezone(UTC) if _is_open(evaluation) else None,
+    }
+
+
+def _is_open(evaluation: Evaluation) -> bool:
+    return evaluation.status in {"pending", "running"}
+
+
+def last_applied_json(rule: EvaluatorRule, at: datetime | None) -> dict[str, Any]:
+    return {"rule_id": rule.pk, "last_applied_at": at}
