@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -17,6 +17,7 @@ from django.utils import timezone
 
 from apps.core import errors as core_errors
 from apps.core.callers import Caller
+from apps.core.json import dumps
 from apps.datasets.models import Dataset
 from apps.datasets.services.content import check_schema
 from apps.datasets.services.datasets import get_dataset
@@ -42,7 +43,7 @@ from apps.playground.services import call_records, partial_replies
 from apps.playground.services.model_runner import RUNNER, ModelRunner, letter_of, prepare_model
 from apps.playground.services.prefill import convert_messages
 from apps.playground.setting import MAX_COLUMNS, MAX_STATE_BYTES, PromptColumn, check_setting
-from apps.playground.templates import list_variables
+from apps.playground.templates import MAX_VARIABLES, list_variables
 from apps.providers.catalogue import get_provider
 from apps.providers.chat import ChatUsage
 from apps.trace_store import Payload, RunDetail, RunQuery, run_store
@@ -63,7 +64,9 @@ SHOWN_STATUSES: dict[str, tuple[StepStatus, ...]] = {
     "failed": (StepStatus.FAILED,),
 }
 MAX_ESTIMATED_EXAMPLES = 1000
-"""Examples that an estimate reads; larger datasets are extrapolated."""
+MAX_ESTIMATED_BYTES = 20_971_520
+"""What an estimate reads of examples; larger datasets are extrapolated."""
+_FIRST_BATCH, _MAX_BATCH = 10, 200
 ESTIMATED_OUTPUT_TOKENS = 400
 MAX_PROJECT_NAME_LENGTH = 1000
 
@@ -148,6 +151,8 @@ def _check(body: ExperimentBody) -> None:
 def _input_mapping(mapping: dict[str, str] | None) -> dict[str, Any] | None:
     if mapping is None:
         return None
+    if len(mapping) > MAX_VARIABLES:
+        raise job_errors.InvalidMapping(f"The mapping has at most {MAX_VARIABLES} variables.")
     if any("{" in path or "}" in path for path in mapping.values()):
         raise job_errors.InvalidMapping("A path of the mapping has no braces.")
     return {variable: f"{{{{{path}}}}}" for variable, path in mapping.items()}
@@ -217,8 +222,7 @@ def estimate(*, caller: Caller, body: ExperimentBody) -> dict[str, Any]:
     ids = jobs.find_examples(
         dataset, version_at, parse_splits(body.splits), MAX_STEPS // body.repetitions
     )
-    revisions = load_revisions(dataset, ids[:MAX_ESTIMATED_EXAMPLES], version_at)
-    inputs = [revision.inputs for revision in revisions.values()]
+    inputs = _sample_inputs(dataset, ids[:MAX_ESTIMATED_EXAMPLES], version_at)
     scale = len(ids) / len(inputs) if inputs else 0.0
     columns = [_estimate_column(caller, column, body, inputs, scale) for column in body.columns]
     costs = [column["cost"] for column in columns]
@@ -228,6 +232,24 @@ def estimate(*, caller: Caller, body: ExperimentBody) -> dict[str, Any]:
         "columns": columns,
         "cost": None if None in costs else sum(costs),
     }
+
+
+def _sample_inputs(
+    dataset: Dataset, ids: Sequence[UUID], version_at: datetime
+) -> list[dict[str, Any]]:
+    """Return the inputs of the first examples, about `MAX_ESTIMATED_BYTES`."""
+    inputs: list[dict[str, Any]] = []
+    size, count = 0, _FIRST_BATCH
+    while len(inputs) < len(ids) and size < MAX_ESTIMATED_BYTES:
+        batch = ids[len(inputs) : len(inputs) + count]
+        revisions = load_revisions(dataset, batch, version_at)
+        if not revisions:
+            break
+        inputs += [revision.inputs for revision in revisions.values()]
+        size += sum(len(dumps(revision.inputs)) for revision in revisions.values())
+        average = max(1, size // len(inputs))
+        count = max(1, min(_MAX_BATCH, (MAX_ESTIMATED_BYTES - size) // average))
+    return inputs
 
 
 def _estimate_column(
@@ -244,7 +266,7 @@ def _estimate_column(
     for item in inputs:
         try:
             variables = build_input(mapping, item)
-        except MissingInput as error:
+        except (MissingInput, job_errors.InputTooLarge) as error:
             missing.add(str(error))
             continue
         absent = [name for name in names if name not in variables]
