@@ -39,6 +39,7 @@ from apps.experiment_jobs.services import jobs
 from apps.experiment_jobs.services.jobs import MAX_CONCURRENCY, MAX_REPETITIONS, JobPlan
 from apps.experiment_jobs.services.jobs import START_PERMISSIONS as AGENT_PERMISSIONS
 from apps.experiment_jobs.statuses import StepStatus
+from apps.organizations.models import User
 from apps.organizations.permissions import Permission
 from apps.playground.errors import BadSetting
 from apps.playground.manifests import read_manifest
@@ -258,8 +259,9 @@ def _credential_of(request: ApiRequest) -> Credential:
     permission, workspace_id = Permission.EXPERIMENTS_READ, request.auth.workspace_id
     if secret := api_key_from_headers(request.headers):
         return key_credential(secret, workspace_id, permission)
-    key = request.session.session_key or ""
-    return session_credential(key, request.user, workspace_id, permission)
+    user, key = request.user, request.session.session_key
+    assert isinstance(user, User)  # noqa: S101 (a caller without a key has a session)
+    return session_credential(key or "", user, workspace_id, permission)
 
 
 def _create_job(request: ApiRequest) -> ExperimentJob:
