@@ -1,4 +1,5 @@
 import json
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -69,6 +70,24 @@ def test_project_with_the_newest_run_is_first_and_names_sort(page, base, workspa
     assert names("") == [["planner", "archive"], ["desk", "unused"]]
     assert names("name") == [["archive", "desk"], ["planner", "unused"]]
     assert page.get(base, {"after": "x"}).status_code == 400
+
+
+def test_graph_with_the_librarys_name_is_shown_by_its_graph_id(page, base, workspace):
+    metadata = {"extra": {"metadata": {"graph_id": "researcher"}}}
+    named, other = wire_run(name="LangGraph", **metadata), wire_run(name="LangGraph")
+    inner = wire_run(named, name="LangGraph", **metadata)
+    ingest(workspace, named, inner, other)
+    url = run_url(base, workspace, named["id"])
+
+    listed = page.get(url.rpartition("/r/")[0]).content.decode()
+    trace = page.get(f"{url}?view=tree")
+
+    assert re.findall(r'row-link truncate" href="[^"]+">(\w+)', listed) == [
+        "LangGraph",
+        "researcher",
+    ]
+    assert "<h2>researcher</h2>" in trace.text
+    assert [run.as_json()[3] for run in trace.context["tree"].runs] == ["researcher", "LangGraph"]
 
 
 def test_project_list_shows_projects_of_the_workspace(page, base, workspace):

@@ -80,7 +80,7 @@ def _name(cell: _Cell) -> SafeString:
         '<span class="cell-run">{}<a class="row-link truncate" href="{}">{}</a></span>',
         run_type(run.run_type),
         reverse("trace-detail", args=[run.workspace_id, run.project_id, run.id]),
-        run.name,
+        run.shown_name,
     )
 
 

@@ -88,7 +88,7 @@ def find_agents(rows: Sequence[RunRow], *, show_hidden: bool = False) -> list[Ag
         tool_run = tool_runs[parent] if outer is not None else None
         if outer is None or boundaries[index]:
             called_by = row if outer is not None and row.run_type == RunType.TOOL else tool_run
-            name = str(metadata[index].get("lc_agent_name") or row.name)
+            name = str(metadata[index].get("lc_agent_name") or row.shown_name)
             agent = Agent(row, name, called_by.id if called_by else None)
             (roots if outer is None else outer.agents).append(agent)
             owners.append(agent)
