@@ -140,7 +140,7 @@ class RunRow:
         if (
             self.name != _LIBRARY_GRAPH_NAME
             or not self.is_root
-            or _GRAPH_ID not in self.metadata_json
+            or self.metadata_json.find(_GRAPH_ID) < 0
         ):
             return self.name
         graph_id = self.metadata.get("graph_id")
