@@ -802,7 +802,7 @@ def test_all_figures_of_a_listed_project_have_the_same_period(page, workspace):
     [row] = response.context["rows"]
     assert (row.stats["trace_count"], row.stats["run_count"]) == (1, 1)
     assert row.counts.trace_count == 2
-    cells = re.findall(r'<td class="num" data-narrow="hide">([^<]*)</td>', response.text)
+    cells = re.findall(r'<td class="num"\s+data-narrow="hide">([^<]*)</td>', response.text)
     assert cells[:2] == ["1", "1"]
     assert f"Figures of the last {STATS_DAYS} days." in response.text
 
