@@ -199,7 +199,8 @@ def compare_figures(
     if first is None or second is None:
         return ComparedFigure(name, text_a, text_b)
     delta = float(second) - float(first)
-    if delta == 0:
+    # A difference below what the figures show, such as "<1 ms", is none.
+    if delta == 0 or formatter(abs(delta)).startswith("<"):
         return ComparedFigure(name, text_a, text_b, "0")
     sign = "+" if delta > 0 else "\N{MINUS SIGN}"
     text = f"{sign}{formatter(abs(delta))}"
