@@ -63,6 +63,7 @@ OPEN = {
     "/.well-known/oauth-protected-resource/agents/<slug:slug>/mcp": "where to sign in: no row",
     "/agents/<slug:slug>/.well-known/oauth-protected-resource": "where to sign in: no row",
     "/oauth/device/code": "clients start a sign-in, which a user has to approve",
+    "/oauth/register": "the id of a client is its signed metadata: it reaches no row",
     "/oauth/token": "the code or the refresh token in the body is the credential",
     "/info": "clients request it before they have a key",
     "/info/health": "for load balancers",

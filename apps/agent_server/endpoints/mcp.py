@@ -101,6 +101,7 @@ def get_resource_metadata(context: HttpRequestContext) -> Response:
     permission=Permission.AGENTS_READ,
     runs_on_loop=True,
     challenge=_challenge,
+    is_audience=True,
     raw_body_model=JsonRpcMessage,
     response=Any,
     other_statuses={202: "The notification is accepted."},
