@@ -216,7 +216,7 @@ def test_steps_of_two_traces_are_aligned_and_the_first_difference_is_named(page,
         figure.name: (figure.first, figure.second)
         for figure in response.context["comparison"].figures
     }
-    assert figures["Model calls"] == ("2", "2")
+    assert figures["LLM calls"] == ("2", "2")
     assert "Errors" not in figures
 
 

@@ -8,7 +8,7 @@ from apps.tracing.messages import Message, MessagePart
 from apps.tracing.pages.transcripts.blocks import AgentView, Block, CallView
 from apps.tracing.pages.transcripts.loading import Transcript
 
-_KIND_TITLES = {"turn": "Model call", "tool": "Called by code"}
+_KIND_TITLES = {"turn": "LLM call", "tool": "Called by code"}
 _ROLE_TITLES = {"system": "System", "human": "Human", "ai": "Assistant", "tool": "Tool result"}
 
 
