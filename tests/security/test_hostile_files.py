@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 import time
+from base64 import b64decode
+from random import Random
 from typing import Any
 
 import pytest
 
+from apps.core import object_storage
 from apps.core.errors import AppError
 from apps.datasets.errors import FileRefused, SchemaRefused
 from apps.datasets.models import Dataset
@@ -24,7 +28,12 @@ from apps.datasets.services.imports import (
     import_file,
     preview_file,
 )
+from apps.trace_store import Attachment
+from apps.trace_store.media import restore_media
 from tests.factories.datasets import make_dataset
+from tests.tracing.conftest import objects
+
+__all__ = ["objects"]
 
 MAX_CPU_SECONDS = 20.0
 DEEP = '{"a":' * 600 + "1" + "}" * 600
@@ -164,3 +173,20 @@ def test_preview_keeps_few_problems(workspace):
     )
 
     assert len(preview.problems) == 100
+
+
+def test_references_that_a_client_wrote_do_not_become_gigabytes(objects, settings):
+    """78 bytes that name a medium of a megabyte, ten thousand times."""
+    medium = Random(1).randbytes(1_000_000)
+    digest = hashlib.sha256(medium).hexdigest()
+    object_storage.put("attachments/medium", medium)
+    name = f"media-{digest}.png"
+    attachment = Attachment(name=name, path="attachments/medium", mime_type="image/png", size=1)
+    payload = json.dumps([f"slipway-media:{digest}"] * 10_000).encode()
+
+    restored = restore_media(payload, [attachment])
+
+    assert len(payload) < len(restored) <= settings.MAX_BODY_BYTES
+    values = json.loads(restored)
+    assert b64decode(values[0]) == medium
+    assert values[-1] == f"slipway-media:{digest}"
