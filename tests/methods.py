@@ -12,8 +12,8 @@ from tests.other_tenant import PARAMETER
 
 CHANGES = ("post", "put", "patch", "delete")
 ID = "00000000-0000-0000-0000-000000000001"
-# Function views that accept only POST and answer 404 to callers without access.
-POST_ONLY = {"/end-impersonation", "/invitations/<str:token>"}
+# Function views that change data by POST only, and answer 404 or the sign-in to other callers.
+POST_ONLY = {"/end-impersonation", "/invitations/<str:token>", "/oauth/authorize"}
 # In allauth's form views every method other than POST has the same effect.
 FORMS = ("/account/", "/sign-up/")
 

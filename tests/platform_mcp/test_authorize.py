@@ -199,7 +199,8 @@ def test_tokens_are_refreshed_for_their_resource(browser, workspace):
 
     assert elsewhere.json()["error"] == "invalid_target"
     assert call("/mcp", {**tokens, **renewed}, PING).status_code == 200
-    assert refresh({**tokens, "client_id": client_id_for()}).json()["error"] == "invalid_grant"
+    another = client_id_for("https://another.example/callback")
+    assert refresh({**tokens, "client_id": another}).json()["error"] == "invalid_grant"
 
 
 def test_a_denied_client_gets_no_code(browser, workspace):

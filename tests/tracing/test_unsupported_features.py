@@ -12,8 +12,6 @@ from tests.factories.tracing import ingest, wire_run
 @pytest.mark.parametrize(
     "path",
     [
-        "/runs/rules",
-        "/api/v1/runs/rules?type=session&name_contains=a&sampling=1",
         "/v1/platform/sessions/{project}/agent-versions",
     ],
 )
@@ -26,9 +24,6 @@ def test_lists_of_unsupported_objects_are_empty(api, project, path):
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
-        ("post", "/runs/rules", 405),
-        ("get", f"/runs/rules/{uuid.UUID(int=7)}", 404),
-        ("post", f"/runs/rules/{uuid.UUID(int=7)}/trigger", 404),
         ("get", "/v1/platform/issues", 404),
     ],
 )
