@@ -13,7 +13,7 @@ UV := $(or $(shell uv --version >/dev/null 2>&1 && command -v uv),.tools/bin/uv)
 NPM := PATH="$(CURDIR)/$(BIN):$$PATH" npm
 # Paths of tests; empty for all, in phases (tests/gate).
 TESTS ?=
-PHASES ?= unit,engine,live,serial
+PHASES ?= unit,engine,live,kills
 # Of a phase that runs alone. Tests wait for other processes: three workers keep two cores busy.
 WORKERS ?= 3
 
@@ -46,7 +46,7 @@ test-lifecycle: install-dev ## Long tests of starting, stopping and recovering
 	@$(BIN)/python -m pytest tests/lifecycle -m "lifecycle or slow"
 
 test-long: install-dev ## Long tests: full sizes, all queries, both regions, all themes
-	@$(BIN)/python -m pytest tests/tracing tests/ingest tests/browser tests/rate_limits tests/deployments tests/experiments tests/chaos tests/malicious_agent tests/sandbox tests/security tests/regions -m slow --numprocesses $(WORKERS) --dist loadgroup
+	@$(BIN)/python -m pytest tests/trace_store tests/tracing tests/ingest tests/browser tests/rate_limits tests/deployments tests/experiments tests/chaos tests/malicious_agent tests/sandbox tests/security tests/regions -m slow --numprocesses $(WORKERS) --dist loadgroup
 	@$(COMPATIBILITY)
 
 # The platform starts once for each set of clients; CLIENTS=2026-08 runs one of them.
@@ -129,9 +129,9 @@ test-starvation: SECONDS = 60
 test-starvation: install-dev ## One organization attacks another's service, each way for a minute (SECONDS=60, ATTACKS=gzips,events)
 	@$(BIN)/python -m tests.starvation --seconds $(SECONDS) --attacks $(ATTACKS)
 
-# A deployment of tests/conformance/project, and a key that may run it.
-test-conformance: install-dev ## The official suites of MCP and A2A (AGENT=url KEY=key SUITES="--kit folder --kit-python path")
-	@$(BIN)/python -m tests.conformance --agent $(AGENT) --key $(KEY) $(SUITES)
+# Without AGENT and KEY, a deployment of tests/conformance/project, the run starts a platform.
+test-conformance: install-dev ## The official suites of MCP and A2A (SUITES="--kit folder --kit-python path --mcp-sdk folder")
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.conformance $(if $(AGENT),--agent $(AGENT) --key $(KEY)) $(SUITES)
 
 EXAMPLES ?= 100
 FUZZED = $(shell grep -rl "tests.examples import" tests --include='test_*.py')

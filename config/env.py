@@ -122,6 +122,10 @@ class Env(BaseSettings):
     start_timeout_seconds: int = Field(120, ge=10, le=3600)
     web_processes: int = Field(default_factory=_web_processes, ge=1, le=64)
     web_threads: int = Field(8, ge=1, le=128)
+    playground_processes: int = Field(0, ge=0, le=16)
+    """Processes that call models for the playground; 0: web and worker processes do."""
+    playground_url: str | None = None
+    """Base URL of these processes on another machine; default a socket in `data_dir`."""
     worker_threads: int = Field(8, ge=1, le=64)
     build_threads: int = Field(2, ge=1, le=16)
     database_connections: int = Field(100, ge=20, le=1000)
@@ -208,6 +212,11 @@ class Env(BaseSettings):
     def allow_local_webhooks(self) -> bool:
         """Default: only with the embedded database, that is on a single user's machine."""
         return self.database_url is None if self.local_webhooks is None else self.local_webhooks
+
+    @property
+    def starts_playground(self) -> bool:
+        """Whether the supervisor starts the playground's own processes."""
+        return self.playground_processes > 0 and self.playground_url is None
 
     @property
     def base_url(self) -> str:

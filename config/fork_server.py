@@ -48,6 +48,8 @@ _WEB_MODULES = (
     "apps.core.http.asgi",
     "apps.core.http.wsgi_bridge",
     "apps.deployments.consumers",
+    "apps.playground.due_calls",
+    "apps.playground.forwarding",
     "apps.usage.meter",
     "django.core.handlers.wsgi",
     "httptools",

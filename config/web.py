@@ -1,4 +1,4 @@
-"""The web process: uvicorn, configured for long streams and a short shutdown."""
+"""The web process and the playground's: uvicorn, for long streams and with a short shutdown."""
 
 import argparse
 import asyncio
@@ -184,9 +184,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="config.web", description=__doc__)
     parser.add_argument("--fd", type=int, help="an inherited listening socket")
     parser.add_argument("--index", type=int, default=0, help="index among WEB_PROCESSES, from 0")
+    parser.add_argument(
+        "--playground", action="store_true", help="serve the calls that web processes forward"
+    )
     options = parser.parse_args()
     config = uvicorn.Config(
-        "config.asgi:application",
+        "config.playground:application" if options.playground else "config.asgi:application",
         host=env().host,
         port=env().port,
         loop="uvloop",
@@ -204,7 +207,8 @@ def main() -> None:
     )
     listeners = [socket.socket(fileno=options.fd)] if options.fd is not None else None
     server = Server(config)
-    if listeners is not None and (processes := env().web_processes) > 1:
+    is_balanced = listeners is not None and not options.playground
+    if is_balanced and (processes := env().web_processes) > 1:
         counts = ConnectionCounts(env().instance.run_dir / "connections", options.index, processes)
         server = BalancedServer(config, counts)
     server.run(sockets=listeners)

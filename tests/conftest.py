@@ -169,10 +169,8 @@ def django_db_modify_db_settings(
     django_db_blocker: DjangoDbBlocker,
 ) -> None:
     """Let each worker of pytest-xdist copy one migrated database instead of migrating its own."""
-    assert request.config.cache is not None
-    cache = os.environ.get("TEST_CACHE_DIR") or request.config.cache.mkdir("migrated_database")
     with django_db_blocker.unblock():
-        database.copy_on_setup(Path(os.environ[run_folder.FOLDER]), Path(cache))
+        database.copy_on_setup(Path(os.environ[run_folder.FOLDER]), request.config)
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import pytest
 from django.conf import settings
 from django.db import IntegrityError, OperationalError, connection, transaction
 from django.db.backends.postgresql.creation import DatabaseCreation
@@ -37,14 +39,14 @@ CALLED = (
 )
 
 
-def copy_on_setup(folder: Path, cache: Path) -> None:
+def copy_on_setup(folder: Path, config: pytest.Config) -> None:
     """Create the template unless another worker has, and let Django's set-up copy it.
 
-    `folder` belongs to the whole test run, `cache` outlives it.
+    `folder` belongs to the whole test run.
     """
     with hold_lock(folder / "database.lock", CREATION_SECONDS) as lock:
         if os.fstat(lock).st_size == 0:
-            _create(cache)
+            _create(Dump.find("template", config))
             os.write(lock, b"created")
     test_settings = connection.settings_dict["TEST"]
     test_settings["TEMPLATE"] = NAME
@@ -73,13 +75,14 @@ def _create_empty(test_name: str | None) -> str:
     return name
 
 
-def _create(cache: Path) -> None:
+def _create(dump: Dump) -> None:
     original_name = connection.settings_dict["NAME"]
-    dump = cache / f"{_fingerprint()}.sql"
     try:
-        if not dump.exists() or not _restore(dump):
+        if dump.path.exists():
+            _create_empty(NAME)
+        if not dump.restore(NAME):
             _migrate()
-            _save(dump)
+            dump.save(NAME)
     finally:
         # A template can only be copied while no process is connected to it.
         connection.close()
@@ -97,43 +100,59 @@ def _migrate() -> None:
         test_settings["NAME"] = test_name
 
 
-def _fingerprint() -> str:
+def _fingerprint(sources: Iterable[str]) -> str:
     digest = sha256(datetime.now(UTC).date().isoformat().encode())
     migrations = sorted(BASE_DIR.glob("apps/*/migrations/*.py"))
-    called = (BASE_DIR / path for path in ("requirements.lock", *CALLED))
+    called = (BASE_DIR / path for path in ("requirements.lock", *CALLED, *sources))
     for path in (*called, *migrations):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:20]
 
 
-def _restore(dump: Path) -> bool:
-    _create_empty(NAME)
-    psql = ["psql", "--quiet", "--no-psqlrc", "--set=ON_ERROR_STOP=1", f"--file={dump}"]
-    return _run(*psql, stdout=subprocess.DEVNULL)
+@dataclass(frozen=True)
+class Dump:
+    """A migrated database as a file, which outlives the test run."""
+
+    path: Path
+
+    @classmethod
+    def find(cls, kind: str, config: pytest.Config, sources: Iterable[str] = ()) -> Dump:
+        """Return the dump for today's migrations, which may not exist yet.
+
+        `sources` are files, besides the migrations, that decide what they do in this kind.
+        """
+        assert config.cache is not None
+        folder = Path(os.environ.get("TEST_CACHE_DIR") or config.cache.mkdir("migrated_database"))
+        return cls(folder / f"{kind}-{_fingerprint(sources)}.sql")
+
+    def restore(self, name: str) -> bool:
+        """Fill the empty database of that name; False without a usable dump."""
+        psql = ["psql", "--quiet", "--no-psqlrc", "--set=ON_ERROR_STOP=1", f"--file={self.path}"]
+        return self.path.exists() and _run(*psql, name=name, stdout=subprocess.DEVNULL)
+
+    def save(self, name: str) -> None:
+        draft = self.path.with_suffix(f".{os.getpid()}")
+        # Only the owner of an extension, who is another role, may set its comment.
+        if _run("pg_dump", "--no-comments", "--no-owner", f"--file={draft}", name=name):
+            kind = self.path.name.partition("-")[0]
+            for old in self.path.parent.glob(f"{kind}-*.sql"):
+                old.unlink(missing_ok=True)
+            draft.rename(self.path)
 
 
-def _save(dump: Path) -> None:
-    draft = dump.with_suffix(f".{os.getpid()}")
-    # Only the owner of an extension, who is another role, may set its comment.
-    if _run("pg_dump", "--no-comments", "--no-owner", f"--file={draft}"):
-        for old in dump.parent.glob("*.sql"):
-            old.unlink(missing_ok=True)
-        draft.rename(dump)
-
-
-def _run(program: str, *arguments: str, **options: Any) -> bool:
-    """Run a PostgreSQL program on the template; whether it is there and succeeded."""
+def _run(program: str, *arguments: str, name: str, **options: Any) -> bool:
+    """Run a PostgreSQL program on a database; whether it is there and succeeded."""
     path = find_postgres_program(program)
     if path is None:
         return False
     parameters = connection.get_connection_params()
     address = {
-        f"PG{name.upper()}": str(parameters[name])
-        for name in ("host", "port", "user", "password")
-        if parameters.get(name)
+        f"PG{key.upper()}": str(parameters[key])
+        for key in ("host", "port", "user", "password")
+        if parameters.get(key)
     }
     process = subprocess.run(
-        [path, *arguments, f"--dbname={NAME}"],
+        [path, *arguments, f"--dbname={name}"],
         env={**os.environ, **address},
         check=False,
         **options,

@@ -34,6 +34,7 @@ COMMAND_LINE_PARTS = {
     "redis": "valkey-server",
     "fork-server": "config.fork_server",
     "web": "config.web",
+    "playground": "--playground",
     "worker": "worker@",
     "builder": "builder@",
     "beat": "[celery beat]",

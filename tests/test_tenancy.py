@@ -17,6 +17,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from apps.agent_server.endpoints.routes import ENDPOINTS
 from apps.api_keys.services import issue_key
 from apps.organizations.models import Workspace
+from tests.audit.decisions import METHOD_INDEPENDENT, load_decisions
 from tests.factories.api_keys import key_for
 from tests.factories.organizations import (
     MembershipFactory,
@@ -24,11 +25,11 @@ from tests.factories.organizations import (
     WorkspaceFactory,
     WorkspaceMembershipFactory,
 )
+from tests.methods import CHANGES
 from tests.other_tenant import PARAMETER, OtherTenant
 
 pytestmark = [pytest.mark.django_db, pytest.mark.exhaustive]
 
-METHODS = ["get", "post", "put", "patch", "delete"]
 # Statuses that reveal nothing; without credentials also a redirect to the sign-in page.
 NOT_FOUND_STATUSES = {404, 405}
 REFUSED_STATUSES = {302, 401, 403, 404, 405}
@@ -62,6 +63,7 @@ OPEN = {
     "/.well-known/oauth-protected-resource/agents/<slug:slug>/mcp": "where to sign in: no row",
     "/agents/<slug:slug>/.well-known/oauth-protected-resource": "where to sign in: no row",
     "/oauth/device/code": "clients start a sign-in, which a user has to approve",
+    "/oauth/register": "the id of a client is its signed metadata: it reaches no row",
     "/oauth/token": "the code or the refresh token in the body is the credential",
     "/info": "clients request it before they have a key",
     "/info/health": "for load balancers",
@@ -106,6 +108,36 @@ def agent_routes() -> list[tuple[str, str]]:
 ALL = sorted({*list_routes(get_resolver()), *(path for _, path in agent_routes())} - set(OPEN))
 
 
+def list_methods() -> dict[str, list[str]]:
+    """Return the methods of each route: GET, and those that the table of audit decisions has.
+
+    A test in tests/audit compares that table with the views.
+    """
+    methods = {route: ["get"] for route in ALL}
+    for method, route in [*load_decisions(), *agent_routes()]:
+        if route in methods and method not in methods[route]:
+            methods[route].append(method)
+    for route in METHOD_INDEPENDENT & methods.keys():
+        methods[route] = ["get", *CHANGES]
+    return methods
+
+
+def add_missing_method(number: int, methods: list[str]) -> list[str]:
+    """Add a method that a route does not have: views answer all of those alike.
+
+    Which one it is differs from route to route.
+    """
+    missing = [method for method in CHANGES if method not in methods]
+    return [*methods, missing[number % len(missing)]] if missing else methods
+
+
+METHODS = list_methods()
+SENT_METHODS = {
+    route: add_missing_method(number, methods)
+    for number, (route, methods) in enumerate(METHODS.items())
+}
+
+
 @pytest.fixture
 def other_tenant() -> OtherTenant:
     return OtherTenant.make()
@@ -135,7 +167,7 @@ def find_violations(
     violations = []
     for route in paths:
         path = other_tenant.path(route)
-        for method in METHODS:
+        for method in SENT_METHODS[route]:
             response = getattr(client, method)(
                 path,
                 data=None if method == "get" else "{}",
@@ -178,13 +210,15 @@ def test_an_outsiders_key_finds_no_row_of_another_tenant(client, other_tenant, o
 
 
 def test_a_signed_in_outsider_finds_no_row_of_another_tenant(client, other_tenant, outsider):
+    """The outsider also names the other workspace; without it, they ask as their own key does."""
     client.force_login(outsider.memberships.get().user)
 
     violations = find_violations(
         other_tenant,
         client,
-        NOT_FOUND_STATUSES | {401},
+        NOT_FOUND_STATUSES | {401, 403},
         [route for route in ALL if PARAMETER.search(route)],
+        **{"X-Tenant-Id": str(other_tenant.workspace.pk)},
     )
 
     assert violations == []

@@ -1,13 +1,13 @@
-"""Sign-in of the public clients' profiles: OAuth metadata, token routes and the approval page.
+"""OAuth: metadata, the token route, and the sign-in of the public clients' profiles.
 
-Only the device flow and refresh are offered (RFC 8628, RFC 6749), to the clients in
-`apps.api_keys.services.client_sign_in.CLIENTS`.
+The clients in `apps.api_keys.services.client_sign_in.CLIENTS` have the device flow (RFC 8628).
+Clients of MCP servers register themselves and sign in in the browser: the page, which knows the
+agents, is in `apps.platform_mcp.authorize`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
 from typing import cast
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -25,14 +25,16 @@ from redis import RedisError
 
 from apps.api_keys.errors import InvalidTarget, OAuthError, UnknownUserCode, UnsupportedGrantType
 from apps.api_keys.models import DeviceLogin
-from apps.api_keys.services import client_sign_in
+from apps.api_keys.services import authorization_codes, client_sign_in
 from apps.api_keys.services.client_sign_in import CLIENTS, CODE_ALPHABET, CODE_LENGTH
 from apps.core import errors
+from apps.core.request_context import PLATFORM_AUDIENCE, agent_audience
 from apps.organizations.models import User, Workspace
 from apps.rate_limits.counters import count_custom
 from apps.rate_limits.identity import network
 from apps.web_ui.pages import LAST_WORKSPACE, form_page, save_form
 
+AUTHORIZATION_CODE_GRANT, REFRESH_GRANT = "authorization_code", "refresh_token"
 DEVICE_CODE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 MAX_CODES_PER_USER = 20, 600
 """User codes tried and seconds, per user: of 2.5e10 codes only pending ones are valid."""
@@ -44,8 +46,9 @@ ACCESS_LEVELS = [
     ("read", "Read only"),
 ]
 MAX_WORKSPACES = 500
-_AGENT_MCP = re.compile(r"/agents/[-\w]+(/[-.\w]+)*/mcp/?", re.ASCII)
+_AGENT_MCP = re.compile(r"/agents/([-\w]+)(?:/[-.\w]+)*/mcp", re.ASCII)
 """Paths of the agents' MCP servers."""
+_SLUG = re.compile(r"[-\w]+", re.ASCII)
 
 
 @never_cache
@@ -62,10 +65,15 @@ def metadata(request: HttpRequest, mount: str = "") -> HttpResponse:
     return JsonResponse(
         {
             "issuer": issuer,
+            # Where the user's session is.
+            "authorization_endpoint": f"{settings.BASE_URL}/oauth/authorize",
+            "registration_endpoint": f"{issuer}/oauth/register",
             "device_authorization_endpoint": f"{issuer}/oauth/device/code",
             "token_endpoint": f"{issuer}/oauth/token",
-            "grant_types_supported": [DEVICE_CODE_GRANT, "refresh_token"],
-            "response_types_supported": [],
+            "grant_types_supported": [AUTHORIZATION_CODE_GRANT, DEVICE_CODE_GRANT, REFRESH_GRANT],
+            "response_types_supported": ["code"],
+            "response_modes_supported": ["query"],
+            "code_challenge_methods_supported": ["S256"],
             "token_endpoint_auth_methods_supported": ["none"],
         }
     )
@@ -88,9 +96,10 @@ def describe_resource(request: HttpRequest, resource: str) -> HttpResponse:
 def device_code(request: HttpRequest) -> HttpResponse:
     """Start a sign-in: a code for the client, and one for the user to enter (RFC 8628, 3.1)."""
     client_id = _parameter(request, "client_id")
-    _check_resource(request)
     codes = client_sign_in.start_login(
-        client_id=client_id, address=request.META.get("REMOTE_ADDR") or None
+        client_id=client_id,
+        address=request.META.get("REMOTE_ADDR") or None,
+        audience=_read_audience(request) or "",
     )
     user_code = _format_code(codes.user_code)
     page = f"{settings.BASE_URL}{reverse('client-sign-in')}"
@@ -110,16 +119,26 @@ def device_code(request: HttpRequest) -> HttpResponse:
 @csrf_exempt
 @require_POST
 def token(request: HttpRequest) -> HttpResponse:
-    """Exchange an approved device code, or a refresh token, for new tokens."""
+    """Exchange a code of either flow, or a refresh token, for new tokens."""
     grant_type, client_id = _parameter(request, "grant_type"), _parameter(request, "client_id")
-    _check_resource(request)
-    if grant_type == DEVICE_CODE_GRANT:
+    audience = _read_audience(request)
+    if grant_type == AUTHORIZATION_CODE_GRANT:
+        tokens = authorization_codes.exchange_code(
+            client_id=client_id,
+            code=_parameter(request, "code"),
+            redirect_uri=_parameter(request, "redirect_uri"),
+            verifier=_parameter(request, "code_verifier"),
+            audience=audience,
+        )
+    elif grant_type == DEVICE_CODE_GRANT:
         tokens = client_sign_in.exchange_device_code(
             client_id=client_id, device_code=_parameter(request, "device_code")
         )
-    elif grant_type == "refresh_token":
+    elif grant_type == REFRESH_GRANT:
         tokens = client_sign_in.refresh_tokens(
-            client_id=client_id, refresh_token=_parameter(request, "refresh_token")
+            client_id=client_id,
+            refresh_token=_parameter(request, "refresh_token"),
+            audience=audience,
         )
     else:
         raise UnsupportedGrantType
@@ -129,6 +148,7 @@ def token(request: HttpRequest) -> HttpResponse:
             "token_type": "Bearer",
             "expires_in": tokens.expires_in,
             "refresh_token": tokens.refresh_token,
+            "scope": tokens.scope,
         }
     )
 
@@ -180,7 +200,7 @@ def approval_page(request: HttpRequest) -> HttpResponse:
 
 
 def _approve(request: HttpRequest, user: User, login: DeviceLogin, user_code: str) -> HttpResponse:
-    workspaces = _workspaces_of(user)
+    workspaces = workspaces_of(user)
     is_answer = request.POST.get("answer") == "approve"
     initial = {"workspace": request.COOKIES.get(LAST_WORKSPACE, "")}
     form = ApprovalForm(request.POST if is_answer else None, workspaces=workspaces, initial=initial)
@@ -211,7 +231,7 @@ def done_page(request: HttpRequest) -> HttpResponse:
     return render(request, "account/client_sign_in_done.html", {"is_approved": is_approved})
 
 
-def _workspaces_of(user: User) -> list[Workspace]:
+def workspaces_of(user: User) -> list[Workspace]:
     rows = Workspace.objects.present().open_to(user).select_related("organization")
     return list(rows.order_by("organization__name", "name", "pk")[:MAX_WORKSPACES])
 
@@ -238,28 +258,42 @@ def _parameter(request: HttpRequest, name: str) -> str:
     return values[0]
 
 
-def _check_resource(request: HttpRequest) -> None:
-    """Tokens are for this installation's API, which a client may name (RFC 8707)."""
+def _read_audience(request: HttpRequest) -> str | None:
+    """Tokens are for this installation's API or one MCP server, which a client may name (RFC 8707).
+
+    None if it names none. Raises `InvalidTarget` for anything else, and for several.
+    """
     origins = {origin_of(request), settings.BASE_URL, settings.API_BASE_URL}
-    allowed = {f"{origin}{path}" for origin in origins for path in ("", "/api", "/api/v1", "/mcp")}
-    for resource in request.POST.getlist("resource"):
-        if resource.rstrip("/") not in allowed and not _is_agent(resource, origins):
-            raise InvalidTarget
+    whole = {f"{origin}{path}" for origin in origins for path in ("", "/api", "/api/v1")}
+    names = {resource.rstrip("/") for resource in request.POST.getlist("resource")}
+    audiences = {"" if name in whole else audience_of(request, name) for name in names}
+    if len(audiences) > 1 or None in audiences:
+        raise InvalidTarget
+    return audiences.pop() if audiences else None
 
 
-def _is_agent(resource: str, origins: Collection[str]) -> bool:
-    """Whether the resource is the MCP server of an agent, below our address or with its own."""
+def audience_of(request: HttpRequest, resource: str) -> str | None:
+    """The MCP server with this URL, as `RequestContext.audience` names it; None for any other URL.
+
+    An agent has an address below ours, or a host of its own.
+    """
     try:
         parts = urlsplit(resource)
         host = (parts.hostname or "").lower()
     except ValueError:
-        return False
+        return None
+    path = parts.path.rstrip("/")
+    if parts.query or parts.fragment or not path.endswith("/mcp"):
+        return None
+    origins = {origin_of(request), settings.BASE_URL, settings.API_BASE_URL}
     if f"{parts.scheme}://{parts.netloc}" in origins:
-        return _AGENT_MCP.fullmatch(parts.path) is not None
-    domain = settings.AGENT_DOMAIN
-    if domain is None or not host.endswith(f".{domain.lower()}"):
-        return False
-    return parts.path.rstrip("/").endswith("/mcp")
+        match = _AGENT_MCP.fullmatch(path)
+        return PLATFORM_AUDIENCE if path == "/mcp" else agent_audience(match[1]) if match else None
+    domain = f".{settings.AGENT_DOMAIN}".lower() if settings.AGENT_DOMAIN else None
+    if domain is None or parts.scheme != urlsplit(settings.API_BASE_URL).scheme:
+        return None
+    slug = host.removesuffix(domain)
+    return agent_audience(slug) if host.endswith(domain) and _SLUG.fullmatch(slug) else None
 
 
 def origin_of(request: HttpRequest) -> str:

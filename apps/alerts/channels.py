@@ -43,6 +43,8 @@ def validate_config(
 ) -> Config:
     """Return the configuration to store. Masked values are replaced by those of `stored`.
 
+    A receiver at another host has to be given its secrets anew.
+
     Resolves host names, so it must run in a thread. Raises `InvalidAlert`, `WebhookBlocked` or
     `InvalidHeaders`.
     """
@@ -51,21 +53,24 @@ def validate_config(
         raise errors.InvalidAlert(f"config: a {target} has no field `{unknown[0]}`.")
     match target:
         case ActionTarget.WEBHOOK:
+            url = _validate_url(workspace_id, config.get("url"))
+            known = _known_to(url, stored)
             return {
-                "url": _validate_url(workspace_id, config.get("url")),
-                "headers": _validate_webhook_headers(config.get("headers"), stored),
+                "url": url,
+                "headers": _validate_webhook_headers(config.get("headers"), known),
                 "body": _validate_body(config.get("body")),
             }
         case ActionTarget.SLACK:
-            url = config.get("url")
-            if stored is not None and url == _mask_url(stored["url"]):
-                url = stored["url"]
-            return {"url": _validate_url(workspace_id, url)}
+            address = config.get("url")
+            if stored is not None and address == _mask_url(stored["url"]):
+                address = stored["url"]
+            return {"url": _validate_url(workspace_id, address)}
         case ActionTarget.PAGERDUTY:
-            return {
-                "routing_key": _validate_routing_key(config.get("routing_key"), stored),
-                "url": _validate_url(workspace_id, config.get("url") or PAGERDUTY_URL),
-            }
+            key = config.get("routing_key")
+            if key != MASK:  # its form is told without looking up the address
+                _validate_routing_key(key)
+            url = _validate_url(workspace_id, config.get("url") or PAGERDUTY_URL)
+            return {"routing_key": _unmask_routing_key(key, _known_to(url, stored)), "url": url}
         case ActionTarget.EMAIL:
             return {"recipients": _validate_recipients(workspace_id, config.get("recipients"))}
 
@@ -79,6 +84,18 @@ def _validate_url(workspace_id: UUID, url: object) -> str:
         pk=workspace_id
     )
     return policy.validate(url, policy_of_installation(), organization_id)
+
+
+def _known_to(url: str, stored: Config | None) -> Config | None:
+    """The stored configuration whose secrets the receiver at the address has got already.
+
+    No member may read these, so another receiver does not get them either.
+    """
+    if stored is None:
+        return None
+    rules = policy_of_installation()
+    is_same = rules.parse_target(url).origin == rules.parse_target(stored["url"]).origin
+    return stored if is_same else None
 
 
 def _validate_webhook_headers(headers: object, stored: Config | None) -> dict[str, str]:
@@ -105,12 +122,17 @@ def _validate_body(body: object) -> Config:
     return body
 
 
-def _validate_routing_key(key: object, stored: Config | None) -> str:
-    if key == MASK and stored is not None:
-        key = stored["routing_key"]
+def _validate_routing_key(key: object) -> None:
     if not isinstance(key, str) or _ROUTING_KEY.fullmatch(key) is None:
         raise errors.InvalidAlert("config.routing_key: must be an integration key.")
-    return key
+
+
+def _unmask_routing_key(key: object, stored: Config | None) -> object:
+    if key != MASK:
+        return key
+    if stored is None:
+        raise errors.InvalidAlert("config.routing_key: must be sent again for another address.")
+    return stored["routing_key"]
 
 
 def _validate_recipients(workspace_id: UUID, recipients: object) -> list[str]:

@@ -39,6 +39,18 @@ class InvalidClient(OAuthError):
     code, detail = "invalid_client", "`client_id` is not a client of this installation."
 
 
+class InvalidClientMetadata(OAuthError):
+    code, detail = "invalid_client_metadata", "The client's metadata is not valid."
+
+
+class InvalidRedirectUri(OAuthError):
+    code = "invalid_redirect_uri"
+    detail = (
+        "A redirect address must begin with https://, be http:// with a loopback host, or have a"
+        " scheme of the client's own; without fragment and credentials."
+    )
+
+
 class InvalidTarget(OAuthError):
     code, detail = "invalid_target", "`resource` is not the API of this installation."
 
@@ -47,9 +59,13 @@ class InvalidGrant(OAuthError):
     code, detail = "invalid_grant", "The code or token is unknown, used, expired or revoked."
 
 
+class UnsupportedResponseType(OAuthError):
+    code, detail = "unsupported_response_type", "`response_type` must be `code`."
+
+
 class UnsupportedGrantType(OAuthError):
     code = "unsupported_grant_type"
-    detail = "`grant_type` must be the device code or `refresh_token`."
+    detail = "`grant_type` must be `authorization_code`, the device code or `refresh_token`."
 
 
 class AuthorizationPending(OAuthError):

@@ -78,6 +78,10 @@ class ApiKey(models.Model):
     previous_until = models.DateTimeField(null=True, editable=False)
     previous_used_at = models.DateTimeField(null=True, editable=False)
     scopes = ArrayField(models.CharField(max_length=20))
+    audience = models.CharField(
+        max_length=200, blank=True, default="", db_default="", editable=False
+    )
+    """The only MCP server that accepts the key, see `RequestContext`; empty for no limit."""
     created_by = models.ForeignKey(User, models.SET_NULL, null=True, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
     rotated_at = models.DateTimeField(null=True, editable=False)
@@ -143,6 +147,8 @@ class DeviceLogin(models.Model):
     """HMAC of the short user code with the installation's secret."""
     address = models.GenericIPAddressField(null=True)
     """The client's address, for the approval page."""
+    audience = models.CharField(max_length=200, blank=True, default="", db_default="")
+    """That of the key."""
     state = models.CharField(
         max_length=10, choices=DeviceLoginState, default=DeviceLoginState.PENDING
     )
@@ -164,6 +170,27 @@ class DeviceLogin(models.Model):
 
     def __str__(self) -> str:
         return f"{self.client_id} ({self.state})"
+
+
+class AuthorizationCode(models.Model):
+    """A user's consent that a client exchanges for tokens (RFC 6749); kept until it expires."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    digest = models.BinaryField(max_length=32, unique=True)
+    """SHA-256 of the code, whose 256 random bits need no slow hash."""
+    client_id = models.CharField(max_length=100)
+    """A digest of the client's id, as in `ClientSession`."""
+    redirect_uri = models.TextField()
+    challenge = models.CharField(max_length=43)
+    """PKCE, S256."""
+    key = models.OneToOneField(ApiKey, models.CASCADE, related_name="authorization_code")
+    """The user's key that the consent created; the client receives its secret."""
+    used_at = models.DateTimeField(null=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField(db_index=True)
+
+    def __str__(self) -> str:
+        return f"{self.client_id} until {self.expires_at:%H:%M:%S}"
 
 
 class ClientSession(models.Model):

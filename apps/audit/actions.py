@@ -186,6 +186,7 @@ FIELDS: dict[str, frozenset[str]] = {
             "name",
             "description",
             "short_key",
+            "audience",
             "prefix",
             "kind",
             "scopes",

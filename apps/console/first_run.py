@@ -56,6 +56,8 @@ class Snippet:
 @dataclass(frozen=True)
 class FirstRun:
     snippets: list[Snippet]
+    mcp: str
+    """The command that gives a coding agent the platform's MCP tools."""
     agent: Deployment | None
     call: CallSnippets | None
     may_deploy: bool
@@ -75,6 +77,7 @@ def load_first_run(caller: Caller) -> FirstRun:
         agent = served.select_related("active_revision").order_by("created_at", "pk").first()
     return FirstRun(
         snippets=trace_snippets(caller),
+        mcp=_MCP.format(base=settings.BASE_URL, key=PLACEHOLDER),
         agent=agent,
         call=None if agent is None else get_call_snippets(agent, key=PLACEHOLDER),
         may_deploy=caller.may(Permission.DEPLOYMENTS_WRITE),
@@ -183,6 +186,8 @@ names in the `langsmith` package. Existing OpenTelemetry: set the exporter's add
 -d include_stats=true {base}/api/v1/sessions must show run_count above 0. If it does not, read \
 {base}/docs/troubleshooting.md, correct, repeat.
 5. Finish with one line: the link {page}?q={project} and what you changed."""
+
+_MCP = 'claude mcp add --transport http slipway {base}/mcp --header "x-api-key: {key}"'
 
 _PYTHON = """\
 pip install langsmith

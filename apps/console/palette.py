@@ -131,7 +131,7 @@ def _find_run(caller: Caller, text: str) -> list[PaletteItem]:
     if run is None:
         return []
     url = reverse("trace-detail", args=[caller.workspace_id, run.row.project_id, run_id])
-    return [PaletteItem(run.row.name, "list-tree", url, run.row.run_type)]
+    return [PaletteItem(run.row.shown_name, "list-tree", url, run.row.run_type)]
 
 
 def _find_projects(caller: Caller, text: str) -> list[PaletteItem]:

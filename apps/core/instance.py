@@ -84,6 +84,11 @@ class Instance:
         return self.socket_dir / "redis.sock"
 
     @property
+    def playground_socket(self) -> Path:
+        """Where the playground's own processes listen."""
+        return self.socket_dir / "playground.sock"
+
+    @property
     def database_url(self) -> str:
         return f"postgresql://{DATABASE}@/{DATABASE}?host={quote(str(self.socket_dir), safe='')}"
 

@@ -19,6 +19,15 @@ if TYPE_CHECKING:
     from apps.core.callers import Caller
 
 
+PLATFORM_AUDIENCE = "mcp"
+"""The platform's MCP server."""
+
+
+def agent_audience(slug: str) -> str:
+    """The MCP server of an agent."""
+    return f"agents/{slug}"
+
+
 @dataclass(slots=True)
 class RequestContext:
     """One request, connection or command."""
@@ -33,6 +42,8 @@ class RequestContext:
     """Set on routes of an organization, which have no workspace."""
     key_id: UUID | None = None
     user_id: UUID | None = None
+    audience: str = ""
+    """The MCP server that the request is for: the only one whose own keys it accepts."""
     operator: str = ""
     """The person who runs a management command."""
 

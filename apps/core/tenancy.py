@@ -61,6 +61,21 @@ class WorkspaceOwned(models.Model):
         abstract = True
 
 
+class WorkspaceOwnedUnchecked(WorkspaceOwned):
+    """A row of a table with many writes, which do not check that its workspace exists."""
+
+    workspace = models.ForeignKey(
+        "organizations.Workspace",
+        models.CASCADE,
+        related_name="+",
+        db_index=False,
+        db_constraint=False,
+    )
+
+    class Meta:
+        abstract = True
+
+
 def get_or_404(rows: models.QuerySet[M], **lookup: Any) -> M:
     """Return the matching row or raise `NotFound`; missing and foreign are indistinguishable."""
     try:

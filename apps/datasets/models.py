@@ -14,7 +14,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
-from apps.core.tenancy import TenantManager, WorkspaceOwned
+from apps.core.tenancy import TenantManager, WorkspaceOwned, WorkspaceOwnedUnchecked
 from apps.core.vectors import VectorField
 from apps.core.verbatim_json import VerbatimJSONField
 from apps.datasets.querysets import (
@@ -142,7 +142,7 @@ class DatasetTag(WorkspaceOwned):
         return self.name
 
 
-class ExampleRevision(WorkspaceOwned):
+class ExampleRevision(WorkspaceOwnedUnchecked):
     """The content of an example from the version `valid_from` until before `valid_to`.
 
     The revision without `valid_to` is the current one. `example_id` identifies the example; `id`
@@ -150,13 +150,6 @@ class ExampleRevision(WorkspaceOwned):
     the deletion of a dataset removes its revisions before its row.
     """
 
-    workspace = models.ForeignKey(
-        "organizations.Workspace",
-        models.CASCADE,
-        related_name="+",
-        db_index=False,
-        db_constraint=False,
-    )
     dataset = models.ForeignKey(
         Dataset, models.CASCADE, related_name="revisions", db_index=False, db_constraint=False
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -22,9 +22,14 @@ from apps.deployments.models import (
 from apps.deployments.querysets import DeploymentQuerySet
 from apps.deployments.routes import agent_url
 from apps.deployments.statuses import FAILED, FINAL, RevisionStatus
+from apps.trace_store import RunQuery, RunRow, run_store
+from apps.tracing.services import statistics
 
 REVISIONS_PER_PAGE = 25
 MAX_LINES_PER_PAGE = 2000
+NEWEST_TRACES = 8
+STATS_PERIOD = timedelta(days=1)
+_SELECTED_STATS = ("trace_count", "error_rate", "latency_p50", "latency_p99")
 
 
 @dataclass(frozen=True)
@@ -112,6 +117,25 @@ def is_newest(revision: Revision) -> bool:
 
 
 @dataclass(frozen=True)
+class AgentTraces:
+    """The newest traces of a deployment's project, and the statistics of its last day."""
+
+    rows: Sequence[RunRow]
+    stats: Mapping[str, Any]
+
+
+def load_agent_traces(workspace_id: UUID, project_id: UUID) -> AgentTraces:
+    """Return the newest traces, and `trace_count`, `error_rate` and latencies of the last day."""
+    query = RunQuery(project_ids=[project_id], is_root=True)
+    page = run_store.query(workspace_id, query, limit=NEWEST_TRACES)
+    since = timezone.now() - STATS_PERIOD
+    stats = statistics.project_stats(
+        workspace_id, [project_id], since=since, select=_SELECTED_STATS
+    )
+    return AgentTraces([run.row for run in page.runs], stats.get(project_id, {}))
+
+
+@dataclass(frozen=True)
 class Log:
     """The last lines of a log, and whether earlier lines are missing."""
 
@@ -160,9 +184,14 @@ _STAGES: tuple[tuple[str, frozenset[RevisionStatus]], ...] = (
     ("Queued", frozenset({_S.CREATING, _S.QUEUED, _S.AWAITING_BUILD})),
     ("Built", frozenset({_S.BUILDING})),
     ("Deployed", frozenset({_S.AWAITING_DEPLOY, _S.DEPLOYING})),
-    ("Live", frozenset({_S.DEPLOYED})),
+    ("Serving", frozenset({_S.DEPLOYED})),
 )
-_CURRENT_NAMES = {"Queued": "Waiting", "Built": "Building", "Deployed": "Deploying", "Live": "Live"}
+_CURRENT_NAMES = {
+    "Queued": "Waiting",
+    "Built": "Building",
+    "Deployed": "Deploying",
+    "Serving": "Serving",
+}
 _FAILED_NAMES = {"Queued": "Create failed", "Built": "Build failed", "Deployed": "Deploy failed"}
 
 
@@ -211,7 +240,7 @@ def _current_stage(
     name: str, status: RevisionStatus, duration: timedelta, started_at: datetime
 ) -> Stage:
     if status == _S.DEPLOYED:
-        return Stage("Live", "done", started_at=started_at)
+        return Stage("Serving", "done", started_at=started_at)
     if status in FAILED:
         return Stage(_FAILED_NAMES.get(name, "Failed"), "failed", duration)
     if status in FINAL:

@@ -80,6 +80,10 @@ def deployment_detail(request: PageRequest, deployment_id: UUID) -> HttpResponse
     }
     if not request.htmx:
         context["call"] = get_call_snippets(row.deployment)
+        project_id = context["project_id"]
+        if project_id is not None and request.caller.may(Permission.RUNS_READ):
+            workspace_id = request.caller.workspace_id
+            context["traces"] = queries.load_agent_traces(workspace_id, project_id)
         if row.deployment.active_revision_id:
             usage = queues.list_deployment_usage(request.caller.workspace_id, deployment_id)
             context["queues"] = usage

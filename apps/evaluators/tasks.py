@@ -6,10 +6,12 @@ from typing import Any
 
 from celery import shared_task, signals
 
+from apps.core.loop_worker import LazyLoopWorker
 from apps.evaluators.services import evaluations
-from apps.playground.call_worker import LazyCallWorker
+from apps.playground.call_worker import CallWorker
 
-evaluation_worker = LazyCallWorker(evaluations.EvaluationQueue())
+evaluation_worker = LazyLoopWorker(lambda: CallWorker(evaluations.EvaluationQueue(), "evaluations"))
+"""The worker of this process."""
 
 
 @signals.worker_shutdown.connect

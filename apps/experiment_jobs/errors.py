@@ -41,5 +41,14 @@ class PlatformUsersRefused(errors.Conflict):
     detail = "The agent accepts only its own users: `disable_studio_auth` is set."
 
 
+class InputTooLarge(errors.Invalid):
+    code, detail = "experiment_input_too_large", "The mapping makes the input of a run too large."
+
+
+class TooManyNewRuns(errors.RateLimited):
+    code = "too_many_new_experiment_runs"
+    detail = "The workspace has started too many runs of experiments in the last day."
+
+
 class InvalidMapping(errors.Invalid):
     code, detail = "invalid_input_mapping", "The input mapping is not valid."

@@ -10,11 +10,14 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from apps.core.json import dumps_text
-from apps.experiment_jobs.errors import InvalidMapping
+from apps.core.json import dumps, dumps_text
+from apps.experiment_jobs.errors import InputTooLarge, InvalidMapping
 
 MAX_DEPTH = 20
-_PLACEHOLDER = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
+MAX_MAPPING_BYTES = 65_536
+MAX_INPUT_BYTES = 20_971_520
+"""Of all values that a mapping inserts: it may name a large one many times."""
+_PLACEHOLDER = re.compile(r"\{\{([^{}]*)\}\}")
 _MISSING = object()
 
 
@@ -26,6 +29,8 @@ def check_mapping(mapping: Any) -> None:
     """Raise `InvalidMapping` for anything but an object with well-formed placeholders."""
     if not isinstance(mapping, dict):
         raise InvalidMapping("`input_mapping` must be an object.")
+    if len(dumps(mapping)) > MAX_MAPPING_BYTES:
+        raise InvalidMapping(f"`input_mapping` has at most {MAX_MAPPING_BYTES} bytes.")
     _check(mapping, 0)
 
 
@@ -39,30 +44,53 @@ def _check(value: Any, depth: int) -> None:
         for member in value:
             _check(member, depth + 1)
     elif isinstance(value, str):
-        for path in _PLACEHOLDER.findall(value):
+        for placeholder in _PLACEHOLDER.findall(value):
+            path = placeholder.strip()
             if not all(path.split(".")):
                 raise InvalidMapping(f"`input_mapping`: '{path:.100}' is not a path of a field.")
 
 
 def build_input(mapping: dict[str, Any] | None, inputs: dict[str, Any]) -> dict[str, Any]:
-    """Return the run's input. Raises `MissingInput` if the example lacks a named field."""
+    """Return the run's input.
+
+    Raises `MissingInput` if the example lacks a named field, and `InputTooLarge`.
+    """
     if mapping is None:
         return inputs
-    built: dict[str, Any] = _replace(mapping, inputs)
+    built: dict[str, Any] = _Values(inputs).replace(mapping)
     return built
 
 
-def _replace(value: Any, inputs: dict[str, Any]) -> Any:
-    if isinstance(value, dict):
-        return {name: _replace(member, inputs) for name, member in value.items()}
-    if isinstance(value, list):
-        return [_replace(member, inputs) for member in value]
-    if not isinstance(value, str):
+class _Values:
+    """The values of an example that a mapping inserts, each looked up and measured once."""
+
+    def __init__(self, inputs: dict[str, Any]) -> None:
+        self._inputs = inputs
+        self._looked_up: dict[str, tuple[Any, int]] = {}
+        self._size = 0
+
+    def replace(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: self.replace(member) for name, member in value.items()}
+        if isinstance(value, list):
+            return [self.replace(member) for member in value]
+        if not isinstance(value, str):
+            return value
+        whole = _PLACEHOLDER.fullmatch(value)
+        if whole is not None:
+            return self._insert(whole[1])
+        return _PLACEHOLDER.sub(lambda match: _as_text(self._insert(match[1])), value)
+
+    def _insert(self, placeholder: str) -> Any:
+        path = placeholder.strip()
+        if path not in self._looked_up:
+            value = _look_up(self._inputs, path)
+            self._looked_up[path] = value, len(dumps(value))
+        value, size = self._looked_up[path]
+        self._size += size
+        if self._size > MAX_INPUT_BYTES:
+            raise InputTooLarge
         return value
-    whole = _PLACEHOLDER.fullmatch(value)
-    if whole is not None:
-        return _look_up(inputs, whole[1])
-    return _PLACEHOLDER.sub(lambda match: _as_text(_look_up(inputs, match[1])), value)
 
 
 def _look_up(inputs: dict[str, Any], path: str) -> Any:

@@ -7,7 +7,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
-from apps.core.tenancy import TenantManager, WorkspaceOwned
+from apps.core.tenancy import TenantManager, WorkspaceOwned, WorkspaceOwnedUnchecked
 from apps.datasets.models import Dataset
 from apps.deployments.models import Deployment
 from apps.experiment_jobs.querysets import ExperimentJobQuerySet, ExperimentStepQuerySet
@@ -93,20 +93,13 @@ class ExperimentJob(WorkspaceOwned):
         return self.succeeded_count + self.failed_count
 
 
-class ExperimentStep(WorkspaceOwned):
+class ExperimentStep(WorkspaceOwnedUnchecked):
     """One repetition of one example. `id` is the id of its root run in the experiment.
 
     Created with the job, so that a crash neither loses nor repeats an example. The run of its
     target is created in the transaction that makes it `running`.
     """
 
-    workspace = models.ForeignKey(
-        "organizations.Workspace",
-        models.CASCADE,
-        related_name="+",
-        db_index=False,
-        db_constraint=False,
-    )
     job = models.ForeignKey(ExperimentJob, models.CASCADE, related_name="steps", db_index=False)
     example_id = models.UUIDField()
     repetition = models.PositiveIntegerField()

@@ -23,11 +23,16 @@ from apps.monitoring.models import Chart, ChartType
 from apps.monitoring.services.chart_computer import ChartComputer, SeriesData, TimeRange
 from apps.trace_store.filters import join_filters, quote
 from apps.tracing.pages.periods import Period
-from apps.web_ui.charts import UNIT_LABELS, Line, LineChart, format_value, line_style
+from apps.web_ui.charts import (
+    STATUS_HUES,
+    UNIT_LABELS,
+    Line,
+    LineChart,
+    format_value,
+    line_style,
+)
 from apps.web_ui.formatting import format_date_time
 
-_STATUS_HUES = {"Error": "error", "error": "error"}
-"""Lines of these names have the colour of the status; others take the next free colour."""
 _UNITS_BY_NAME_PART = (
     ("feedback_values", "count"),
     ("rate", "share"),
@@ -203,7 +208,7 @@ class _CardBuilder:
                 drawn_lines.append(
                     Line(
                         line.name,
-                        _STATUS_HUES.get(line.name, hue),
+                        STATUS_HUES.get(line.name.lower(), hue),
                         line.values,
                         line.href,
                         line.before,

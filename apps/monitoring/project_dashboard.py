@@ -38,6 +38,13 @@ GROUP_ATTRIBUTES = {
 }
 MAX_GROUPS = 5
 MAX_PATH_LENGTH = 200
+_PAGE_TITLES = {
+    "LLM Calls": "LLM calls",
+    "Cost & Tokens": "Cost and tokens",
+    "Run Types": "Run types",
+    "Feedback Scores": "Feedback scores",
+}
+"""The API's section titles as the page writes them."""
 Value = Callable[[RunMetrics], float | None]
 
 
@@ -190,7 +197,11 @@ def load_dashboard(project: Project, state: DashboardState) -> Dashboard:
     return Dashboard(
         [_build_tile(spec, now.overall, before.overall) for spec in TILES],
         [
-            CardSection(part.title, [next(cards) for _ in part.charts], part.note)
+            CardSection(
+                _PAGE_TITLES.get(part.title, part.title),
+                [next(cards) for _ in part.charts],
+                part.note,
+            )
             for part in parts
             if part.charts
         ],

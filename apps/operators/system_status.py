@@ -118,16 +118,17 @@ def _read_counts() -> dict[str, int]:
 
 
 def _read_redis() -> tuple[dict[str, int | None], dict[str, str]]:
+    roles = readiness.list_roles()
     try:
         with redis.Redis.from_url(settings.REDIS_URL, socket_timeout=2) as client:
             pipe = client.pipeline(transaction=False)
             for queue in QUEUES:
                 pipe.llen(queue)
-            pipe.mget([readiness.heartbeat_key(role) for role in readiness.ROLES])
+            pipe.mget([readiness.heartbeat_key(role) for role in roles])
             *lengths, values = pipe.execute()
     except redis.RedisError:
         return dict.fromkeys(QUEUES), {}
-    by_role = dict(zip(readiness.ROLES, values, strict=True))
+    by_role = dict(zip(roles, values, strict=True))
     return (
         dict(zip(QUEUES, lengths, strict=True)),
         {role: host.decode() for role, host in by_role.items() if host},

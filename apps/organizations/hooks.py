@@ -5,7 +5,7 @@ A hook runs in the transaction of the change; an exception rolls the change back
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, ParamSpec
 from uuid import UUID
@@ -35,6 +35,8 @@ class Hook(Generic[P]):
 workspace_created: Hook[[Workspace]] = Hook()
 workspace_deleted: Hook[[Workspace]] = Hook()
 """Stop the running work of the workspace and delete its data."""
+secrets_changing: Hook[[UUID, Mapping[str, str | None]]] = Hook()
+"""The workspace's id and the new values of secrets, None to delete one."""
 member_removed: Hook[[UUID, UUID]] = Hook()
 """Ids of the organization and the user."""
 public_links_revoked: Hook[[Organization]] = Hook()

@@ -15,7 +15,7 @@ from django.views.decorators.http import require_GET
 
 from apps.accounts.client_sign_in import describe_resource, origin_of
 from apps.api_keys.authentication import authenticate
-from apps.core import errors
+from apps.core import errors, request_context
 from apps.core.callers import Caller
 from apps.core.http.middleware import as_app_error, error_headers
 from apps.core.json import dumps
@@ -32,6 +32,7 @@ from apps.core.mcp.server import (
     success,
     tool_call,
 )
+from apps.core.request_context import PLATFORM_AUDIENCE
 from apps.deployments import routes
 from apps.deployments.routes import mcp_url
 from apps.platform_mcp.api import PlatformApi, ToolError
@@ -84,6 +85,8 @@ def resource_metadata(request: HttpRequest, slug: str = "") -> HttpResponse:
 
 def _handle_post(request: HttpRequest) -> HttpResponse:
     check_origin(request.headers)
+    if (context := request_context.current()) is not None:
+        context.audience = PLATFORM_AUDIENCE
     caller = authenticate(request.headers)
     if caller is None:
         raise errors.Unauthenticated

@@ -9,29 +9,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Coroutine, Sequence
 from contextlib import aclosing
 from datetime import datetime
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import Any, Protocol
 from uuid import UUID
 
-from django.db import connections
 from django.utils import timezone
 
-from apps.core.connections import close_dead
 from apps.core.errors import AppError
-from apps.playground.services import model_calls
+from apps.core.loop_worker import LazyLoopWorker, LoopWorker, decrement
+from apps.playground.services import model_calls, partial_replies
 from apps.playground.services.call_records import ModelCallResult
 from apps.playground.services.calls import CallExecution
 from apps.playground.services.model_calls import ClaimedCall
 
 log = logging.getLogger(__name__)
 
-P = ParamSpec("P")
-T = TypeVar("T")
 MAX_CONCURRENT = 100
 MAX_CONCURRENT_PER_ORGANIZATION = 50
 BATCH_SIZE = 25
@@ -68,57 +63,20 @@ class CallQueue(Protocol):
         """Make the call again at this time."""
 
 
-class CallWorker:
+class CallWorker(LoopWorker):
     """Claims due calls, makes them, and records their ends."""
 
-    def __init__(self, queue: CallQueue | None = None) -> None:
+    def __init__(self, queue: CallQueue | None = None, name: str = "model-calls") -> None:
         self._queue: CallQueue = queue or ModelCallQueue()
-        self._loop = asyncio.new_event_loop()
-        # One connection to the database, used by one statement at a time.
-        self._database = ThreadPoolExecutor(1, thread_name_prefix="call-database")
-        self._awake = asyncio.Event()
-        self._tasks: dict[UUID, tuple[LeasedCall, asyncio.Task[None]]] = {}
+        self._calls: dict[UUID, tuple[LeasedCall, asyncio.Task[None]]] = {}
         self._per_organization: Counter[UUID] = Counter()
-        self._thread = threading.Thread(target=self._run, name="model-calls", daemon=True)
-        self._thread.start()
+        super().__init__(name)
 
-    def wake(self) -> None:
-        """Look for due calls now; callable from any thread."""
-        self._loop.call_soon_threadsafe(self._awake.set)
-
-    def stop(self) -> None:
-        """Stop; interrupted calls are made again after their lease. Safe to repeat."""
-        if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join(5)
-            self._database.submit(connections.close_all)
-            self._database.shutdown(wait=True, cancel_futures=False)
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        background = [
-            self._loop.create_task(self._work()),
-            self._loop.create_task(self._extend_leases()),
-        ]
-        self._loop.run_forever()
-        tasks = [*background, *(task for _, task in self._tasks.values())]
-        for task in tasks:
-            task.cancel()
-        self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-        self._loop.close()
-
-    async def _work(self) -> None:
-        while True:
-            await self._awake.wait()
-            self._awake.clear()
-            try:
-                await self._start_due()
-            except Exception:
-                log.exception("Claiming calls of models failed; the next wake-up retries.")
+    def _background(self) -> list[Coroutine[Any, Any, None]]:
+        return [self._extend_leases()]
 
     async def _start_due(self) -> None:
-        while capacity := min(BATCH_SIZE, MAX_CONCURRENT - len(self._tasks)):
+        while capacity := min(BATCH_SIZE, MAX_CONCURRENT - len(self._calls)):
             full = [
                 organization_id
                 for organization_id, count in self._per_organization.items()
@@ -127,15 +85,14 @@ class CallWorker:
             claimed = await self._in_database(self._queue.claim, capacity, full)
             for call in claimed:
                 self._per_organization[call.organization_id] += 1
-                task = self._loop.create_task(self._make(call))
-                self._tasks[call.id] = call, task
+                self._calls[call.id] = call, self._start(self._make(call))
             if len(claimed) < capacity:
                 return
 
     async def _extend_leases(self) -> None:
         while True:
             await asyncio.sleep(EXTEND_SECONDS)
-            attempts = {call_id: call.attempt for call_id, (call, _) in self._tasks.items()}
+            attempts = {call_id: call.attempt for call_id, (call, _) in self._calls.items()}
             if not attempts:
                 continue
             try:
@@ -144,7 +101,7 @@ class CallWorker:
                 log.exception("Extending the leases of calls failed; the next time retries.")
                 continue
             for call_id, attempt in attempts.items():
-                entry = self._tasks.get(call_id)
+                entry = self._calls.get(call_id)
                 if entry is not None and call_id not in held and entry[0].attempt == attempt:
                     entry[1].cancel()
 
@@ -156,12 +113,10 @@ class CallWorker:
         except Exception:
             log.exception("The call %s failed; it is made again after its lease.", claimed.id)
         finally:
-            entry = self._tasks.get(claimed.id)
+            entry = self._calls.get(claimed.id)
             if entry is not None and entry[0] is claimed:
-                del self._tasks[claimed.id]
-            self._per_organization[claimed.organization_id] -= 1
-            if not self._per_organization[claimed.organization_id]:
-                del self._per_organization[claimed.organization_id]
+                del self._calls[claimed.id]
+            decrement(self._per_organization, claimed.organization_id)
             self._awake.set()
 
     async def _make_and_record(self, claimed: LeasedCall) -> None:
@@ -171,23 +126,20 @@ class CallWorker:
         else:
             await self._in_database(self._queue.record_end, claimed, outcome)
 
-    async def _in_database(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        def call() -> T:
-            close_dead()
-            return work(*args, **kwargs)
-
-        return await self._loop.run_in_executor(self._database, call)
-
 
 async def make_call(claimed: ClaimedCall) -> ModelCallResult | datetime:
     """Make the call; return its end, or the time at which it is to be made again."""
     if claimed.call is None or claimed.error:
         return ModelCallResult(ended_at=timezone.now(), error=claimed.error)
     execution = CallExecution(claimed.call)
+    published_at = 0.0
     try:
         async with aclosing(execution.run()) as events:
             async for _ in events:
-                pass
+                if execution.seconds - published_at >= partial_replies.INTERVAL_SECONDS:
+                    published_at = execution.seconds
+                    text = execution.reply.text
+                    await asyncio.to_thread(partial_replies.publish, claimed.id, text)
     except AppError as error:
         due_at = model_calls.retry_at(claimed.attempt, error)
         return execution.result(error=error.detail) if due_at is None else due_at
@@ -213,27 +165,5 @@ class ModelCallQueue:
         model_calls.postpone(claimed, due_at)
 
 
-class LazyCallWorker:
-    """The worker of a queue in this process, started at its first use."""
-
-    def __init__(self, queue: CallQueue | None = None) -> None:
-        self._queue = queue
-        self._worker: CallWorker | None = None
-        self._lock = threading.Lock()
-
-    def wake(self) -> None:
-        """Make the due calls; the first call starts the worker."""
-        with self._lock:
-            if self._worker is None:
-                self._worker = CallWorker(self._queue)
-            self._worker.wake()
-
-    def stop(self) -> None:
-        """Stop this process's worker, if it runs."""
-        with self._lock:
-            worker, self._worker = self._worker, None
-        if worker is not None:
-            worker.stop()
-
-
-call_worker = LazyCallWorker()
+call_worker = LazyLoopWorker(CallWorker)
+"""The worker of this process."""

@@ -5,7 +5,10 @@ from __future__ import annotations
 from functools import partial
 
 from celery import current_app
+from django.conf import settings
 from django.db import transaction
+
+from apps.playground import due_signal
 
 
 def execute_calls() -> None:
@@ -18,4 +21,7 @@ def execute_calls() -> None:
 
 
 def _send() -> None:
+    if settings.PLAYGROUND_PROCESSES:
+        due_signal.send()
+        return
     current_app.send_task("playground.execute_calls", expires=5)

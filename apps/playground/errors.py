@@ -35,6 +35,23 @@ class SettingsNotFound(errors.NotFound):
     code, detail = "playground_settings_not_found", "No such saved settings in the workspace."
 
 
+class ToolAddressBlocked(errors.Invalid):
+    code = "tool_address_blocked"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"The address of the tool is blocked: {reason}")
+
+
+class ToolFailed(errors.AppError):
+    """The webhook of a tool did not respond, or not with a result."""
+
+    status, code, detail = 502, "tool_failed", "The tool failed."
+
+
+class ToolTimeout(ToolFailed):
+    status, code = 504, "tool_timeout"
+
+
 class CannotPrefill(errors.Invalid):
     """The source has no messages that the playground could show."""
 

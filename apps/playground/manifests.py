@@ -12,9 +12,9 @@ import msgspec
 
 from apps.core.json import dumps_text
 from apps.playground.setting import Setting, TemplateFormat
-from apps.playground.templates import list_variables
+from apps.playground.templates import find_text_variables, list_variables
 from apps.prompts import manifest
-from apps.prompts.messages import F_STRING, MUSTACHE, find_variables
+from apps.prompts.messages import F_STRING, MUSTACHE
 from apps.providers.adapters.base import dict_of, list_of_dicts, text_of
 from apps.providers.adapters.openai import build_tool
 from apps.providers.catalogue import PROVIDERS
@@ -138,7 +138,7 @@ def _build_message(message: ChatMessage, template_format: TemplateFormat) -> dic
 
 def _build_template(text: str, template_format: str) -> dict[str, Any]:
     template = {
-        "input_variables": find_variables(text, template_format),
+        "input_variables": find_text_variables(text, template_format),
         "template": text,
         "template_format": template_format,
     }

@@ -6,7 +6,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
-from apps.core.tenancy import TenantManager, WorkspaceOwned
+from apps.core.tenancy import TenantManager, WorkspaceOwned, WorkspaceOwnedUnchecked
 from apps.organizations.models import User
 from apps.playground.querysets import (
     DraftQuerySet,
@@ -90,20 +90,13 @@ class CallStatus(models.TextChoices):
     CANCELLED = "cancelled"
 
 
-class ModelCall(WorkspaceOwned):
+class ModelCall(WorkspaceOwnedUnchecked):
     """A call of a model for one row of an experiment. `id` is the id of its run.
 
     Created with the start of the row, so that a crash loses no call. Every write of a worker is
     conditional on `attempt`: the result of a worker that lost its lease is discarded.
     """
 
-    workspace = models.ForeignKey(
-        "organizations.Workspace",
-        models.CASCADE,
-        related_name="+",
-        db_index=False,
-        db_constraint=False,
-    )
     created_at = models.DateTimeField(default=timezone.now)
     job_id = models.UUIDField()
     """The experiment job, whose target has the setting."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from celery import shared_task, signals
+from django.conf import settings
 
 from apps.playground.call_worker import call_worker
 from apps.playground.services import model_calls
@@ -18,8 +19,11 @@ def stop_calls(**_: Any) -> None:
 
 @shared_task(name="playground.execute_calls", acks_late=False, time_limit=60)
 def execute_calls() -> None:
-    """Wake the calls of this process, which claim what is due. Safe to repeat."""
-    if model_calls.has_due():
+    """Wake the calls of this process, which claim what is due. Safe to repeat.
+
+    Processes of the playground's own look for due calls themselves.
+    """
+    if not settings.PLAYGROUND_PROCESSES and model_calls.has_due():
         call_worker.wake()
 
 

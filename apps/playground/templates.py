@@ -6,8 +6,9 @@ Templates are text of members: names are looked up in the given values only, nev
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from string import Formatter
 from typing import Any, TypeAlias
 
@@ -16,12 +17,16 @@ import msgspec
 from apps.core.json import dumps_text
 from apps.playground.errors import BadSetting, MissingVariables
 from apps.playground.setting import Setting, convert
-from apps.prompts.messages import F_STRING, MUSTACHE, find_variables
+from apps.prompts.messages import F_STRING, MUSTACHE, find_variables, iterate_tags
 from apps.providers.chat import MAX_MESSAGES, Block, ChatMessage, TextBlock
 
 MAX_RENDERED_CHARACTERS = 8_000_000
 MAX_SECTION_DEPTH = 20
-_TAG = re.compile(r"\{\{\{\s*([^{}]*?)\s*\}\}\}|\{\{\s*([#^/&!>]?)\s*([^{}]*?)\s*\}\}")
+MAX_RENDERED_PIECES = 500_000
+"""Texts and values that a prompt is put together from; sections repeat theirs."""
+MAX_VARIABLES = 500
+
+_CONVERSIONS: dict[str, Callable[[Any], str]] = {"r": repr, "s": str, "a": ascii}
 
 
 def list_variables(setting: Setting) -> list[str]:
@@ -35,16 +40,21 @@ def list_variables(setting: Setting) -> list[str]:
             continue
         for block in message.blocks:
             if isinstance(block, TextBlock):
-                names.update(dict.fromkeys(_find_variables(block.text, setting.template_format)))
+                names.update(
+                    dict.fromkeys(find_text_variables(block.text, setting.template_format))
+                )
+    if len(names) > MAX_VARIABLES:
+        raise BadSetting(f"A prompt has at most {MAX_VARIABLES} variables.")
     return list(names)
 
 
-def _find_variables(text: str, template_format: str) -> list[str]:
+def find_text_variables(text: str, template_format: str) -> list[str]:
+    """The variables of a text. Raises `BadSetting` for a malformed template."""
     if template_format == MUSTACHE:
         # Names inside a section are those of its value.
         nodes = _parse_mustache(text).nodes
-        names = [node.name.partition(".")[0] for node in nodes if not isinstance(node, str)]
-        return [name for name in names if name]
+        names = [node.path[0] for node in nodes if not isinstance(node, str)]
+        return list(dict.fromkeys(name for name in names if name not in {"", "."}))
     try:
         return find_variables(text, template_format)
     except ValueError as error:
@@ -60,17 +70,25 @@ def render_messages(setting: Setting, variables: Mapping[str, Any]) -> list[Chat
     if missing:
         raise MissingVariables(missing)
     rendered: list[ChatMessage] = []
+    output = _Output()
     for message in setting.messages:
         if message.role == "placeholder":
-            rendered += _read_placeholder(message.text.strip(), variables)
+            name = message.text.strip()
+            if len(rendered) + _count(variables[name]) > MAX_MESSAGES:
+                raise BadSetting(f"There may be {MAX_MESSAGES} messages.")
+            rendered += _read_placeholder(name, variables)
         else:
-            content = _render_content(message.content, setting.template_format, variables)
+            content = _render_content(message.content, setting.template_format, variables, output)
             rendered.append(msgspec.structs.replace(message, content=content))
     if sum(len(message.text) for message in rendered) > MAX_RENDERED_CHARACTERS:
         raise BadSetting(f"The messages have more than {MAX_RENDERED_CHARACTERS} characters.")
     if len(rendered) > MAX_MESSAGES:
         raise BadSetting(f"There may be {MAX_MESSAGES} messages.")
     return rendered
+
+
+def _count(value: Any) -> int:
+    return len(value) if isinstance(value, list) else 1
 
 
 def _read_placeholder(name: str, variables: Mapping[str, Any]) -> list[ChatMessage]:
@@ -81,50 +99,94 @@ def _read_placeholder(name: str, variables: Mapping[str, Any]) -> list[ChatMessa
     return messages
 
 
+class _Output:
+    """Collects rendered pieces; the messages of a prompt share the limits.
+
+    Raises `BadSetting` beyond them.
+    """
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+        self._count = self._size = 0
+
+    def add(self, piece: str) -> None:
+        self.count(len(piece))
+        self._pieces.append(piece)
+
+    def count(self, size: int) -> None:
+        """Count the characters of a piece, or of a value that a format shortens."""
+        # Empty pieces count, too: a section without text repeats as often as one with text.
+        self._count, self._size = self._count + 1, self._size + size
+        if self._count > MAX_RENDERED_PIECES or self._size > MAX_RENDERED_CHARACTERS:
+            raise BadSetting(
+                f"The messages have more than {MAX_RENDERED_CHARACTERS} characters, or"
+                f" {MAX_RENDERED_PIECES} texts and values."
+            )
+
+    def take(self) -> str:
+        """Return the pieces since the last call as one text."""
+        text = "".join(self._pieces)
+        self._pieces.clear()
+        return text
+
+
 def _render_content(
-    content: str | list[Block], template_format: str, variables: Mapping[str, Any]
+    content: str | list[Block],
+    template_format: str,
+    variables: Mapping[str, Any],
+    output: _Output,
 ) -> str | list[Block]:
     if isinstance(content, str):
-        return render_text(content, template_format, variables)
+        return _render_text(content, template_format, variables, output)
     return [
-        TextBlock(render_text(block.text, template_format, variables))
+        TextBlock(_render_text(block.text, template_format, variables, output))
         if isinstance(block, TextBlock)
         else block
         for block in content
     ]
 
 
-def render_text(text: str, template_format: str, variables: Mapping[str, Any]) -> str:
+def _render_text(
+    text: str, template_format: str, variables: Mapping[str, Any], output: _Output
+) -> str:
     """Fill the variables in, which all have values."""
     if template_format == F_STRING:
-        return "".join(_render_f_string(text, variables))
-    if template_format == MUSTACHE:
-        return _render_mustache(text, variables)
-    return text
+        _render_f_string(text, variables, output)
+    elif template_format == MUSTACHE:
+        _render_nodes(_parse_mustache(text).nodes, [variables], output)
+    else:
+        output.add(text)
+    return output.take()
 
 
-def _render_f_string(text: str, variables: Mapping[str, Any]) -> Iterator[str]:
+def _render_f_string(text: str, variables: Mapping[str, Any], output: _Output) -> None:
     for literal, name, specification, conversion in Formatter().parse(text):
-        yield literal
+        output.add(literal)
         if name is None:
             continue
         value = variables[name]
         if conversion or specification:
-            yield _format(value, specification or "", conversion)
+            output.add(_format(value, specification or "", conversion, output))
         else:
-            yield _as_text(value)
+            output.add(_as_text(value))
 
 
-def _format(value: Any, specification: str, conversion: str | None) -> str:
+def _format(value: Any, specification: str, conversion: str | None, output: _Output) -> str:
     # A width of a billion would be a string of that length.
     if re.search(r"\d{4}", specification):
         raise BadSetting("A format of a variable has at most three digits.")
+    if conversion:
+        if conversion not in _CONVERSIONS:
+            raise BadSetting("A variable has the conversion !r, !s or !a.")
+        value = _CONVERSIONS[conversion](value)
+        output.count(len(value))
     try:
-        if conversion:
-            value = repr(value) if conversion == "r" else str(value)
-        return format(value, specification)
-    except (ValueError, TypeError):
+        formatted = format(value, specification)
+        formatted.encode()
+    except (ValueError, TypeError, OverflowError):
+        # `c` formats numbers beyond the characters, and halves of surrogate pairs.
         raise BadSetting("The format of a variable does not fit its value.") from None
+    return formatted
 
 
 def _as_text(value: Any) -> str:
@@ -136,7 +198,7 @@ def _as_text(value: Any) -> str:
 
 @dataclass(slots=True)
 class _Section:
-    name: str
+    path: tuple[str, ...]
     is_inverted: bool = False
     nodes: list[_Node] = field(default_factory=list)
 
@@ -146,49 +208,29 @@ _Node: TypeAlias = "str | _Variable | _Section"
 
 @dataclass(frozen=True, slots=True)
 class _Variable:
-    name: str
-
-
-class _Output:
-    """Collects the rendered pieces. Raises `BadSetting` for too many characters."""
-
-    def __init__(self) -> None:
-        self.pieces: list[str] = []
-        self._size = 0
-
-    def add(self, piece: str) -> None:
-        self._size += len(piece) + 1
-        if self._size > MAX_RENDERED_CHARACTERS:
-            raise BadSetting(f"A message has more than {MAX_RENDERED_CHARACTERS} characters.")
-        self.pieces.append(piece)
-
-
-def _render_mustache(text: str, variables: Mapping[str, Any]) -> str:
-    output = _Output()
-    _render_nodes(_parse_mustache(text).nodes, [variables], output)
-    return "".join(output.pieces)
+    path: tuple[str, ...]
 
 
 def _parse_mustache(text: str) -> _Section:
-    stack, position = [_Section("")], 0
-    for match in _TAG.finditer(text):
-        stack[-1].nodes.append(text[position : match.start()])
-        position = match.end()
-        kind, name = match[2] or "", match[1] if match[1] is not None else match[3]
+    stack, position = [_Section(("",))], 0
+    for start, end, kind, name in iterate_tags(text):
+        stack[-1].nodes.append(text[position:start])
+        position = end
+        path = (name,) if name == "." else tuple(name.split("."))
         if kind in {"#", "^"}:
-            section = _Section(name, is_inverted=kind == "^")
+            section = _Section(path, is_inverted=kind == "^")
             stack[-1].nodes.append(section)
             stack.append(section)
             if len(stack) > MAX_SECTION_DEPTH:
                 raise BadSetting(f"Sections may be nested {MAX_SECTION_DEPTH} levels deep.")
         elif kind == "/":
-            if stack[-1].name != name or len(stack) == 1:
+            if stack[-1].path != path or len(stack) == 1:
                 raise BadSetting("A section of a template ends that did not begin.")
             stack.pop()
         elif kind == ">":
             raise BadSetting("Templates have no partials.")
         elif kind != "!":
-            stack[-1].nodes.append(_Variable(name))
+            stack[-1].nodes.append(_Variable(path))
     if len(stack) > 1:
         raise BadSetting("A section of a template does not end.")
     stack[0].nodes.append(text[position:])
@@ -200,14 +242,14 @@ def _render_nodes(nodes: Sequence[_Node], scopes: list[Any], output: _Output) ->
         if isinstance(node, str):
             output.add(node)
         elif isinstance(node, _Variable):
-            value = _look_up(node.name, scopes)
+            value = _look_up(node.path, scopes)
             output.add("" if value is None else _as_text(value))
         else:
             _render_section(node, scopes, output)
 
 
 def _render_section(section: _Section, scopes: list[Any], output: _Output) -> None:
-    value = _look_up(section.name, scopes)
+    value = _look_up(section.path, scopes)
     if section.is_inverted:
         if not value:
             _render_nodes(section.nodes, scopes, output)
@@ -218,14 +260,16 @@ def _render_section(section: _Section, scopes: list[Any], output: _Output) -> No
         _render_nodes(section.nodes, [value, *scopes], output)
 
 
-def _look_up(name: str, scopes: Sequence[Any]) -> Any:
-    if name == ".":
+def _look_up(path: tuple[str, ...], scopes: Sequence[Any]) -> Any:
+    first = path[0]
+    if first == ".":
         return scopes[0]
-    first, *rest = name.split(".")
     for scope in scopes:
         if isinstance(scope, Mapping) and first in scope:
             value = scope[first]
-            for part in rest:
-                value = value.get(part) if isinstance(value, Mapping) else None
+            for part in islice(path, 1, None):
+                if not isinstance(value, Mapping):
+                    return None
+                value = value.get(part)
             return value
     return None

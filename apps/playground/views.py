@@ -22,9 +22,11 @@ from apps.playground.services import (
     prompt_commits,
     saved_columns,
     streaming,
+    tool_calls,
 )
 from apps.playground.services.experiments import ExperimentBody
 from apps.playground.services.prompt_commits import CommitBody
+from apps.playground.services.tool_calls import ToolCallBody
 from apps.playground.setting import MAX_COLUMNS, State, StreamBody, decode
 from apps.playground.wire import ShareBody
 from apps.web_ui.pages import PageRequest, workspace_page
@@ -53,6 +55,14 @@ def stream(request: PageRequest) -> HttpResponseBase:
     return LoopResponse(
         streaming.stream_column(column), content_type=EVENT_STREAM, headers=STREAM_HEADERS
     )
+
+
+@require_POST
+@workspace_page(Permission.PROMPTS_WRITE)
+def tool_call(request: PageRequest) -> HttpResponseBase:
+    """Call the webhook of a tool, and return its result."""
+    call = tool_calls.prepare_tool_call(request.caller, decode(request.body, ToolCallBody))
+    return LoopResponse(tool_calls.call_tool(call), content_type="application/json")
 
 
 @require_http_methods(["GET", "PUT", "DELETE"])
@@ -171,7 +181,10 @@ def experiment_rows(request: PageRequest) -> HttpResponse:
     offset, limit = (
         _parse_number(request, name, default) for name, default in (("offset", 0), ("limit", 50))
     )
-    rows = experiments.load_rows(request.caller, _job_ids(request), offset=offset, limit=limit)
+    shown = request.GET.get("show", experiments.ALL_ROWS)
+    rows = experiments.load_rows(
+        request.caller, _job_ids(request), offset=offset, limit=limit, shown=shown
+    )
     return json_response(rows)
 
 

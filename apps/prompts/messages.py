@@ -7,11 +7,11 @@ A prompt is editable as messages if it is a chat or text template of plain texts
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from string import Formatter
-from typing import Any
+from typing import Any, NamedTuple
 
 from apps.core.json import dumps_text
 from apps.prompts import manifest
@@ -32,8 +32,10 @@ _CLASS_BY_ROLE = {
     "human": "HumanMessagePromptTemplate",
     "ai": "AIMessagePromptTemplate",
 }
-_MUSTACHE_TAG = re.compile(r"\{\{\{?\s*[#^&/!>]?\s*([^{}\s]*)\s*\}?\}\}")
-_MUSTACHE_VARIABLE = re.compile(r"\{\{\{?\s*[#^&]?\s*([A-Za-z_]\w*)[^{}]*\}?\}\}")
+_TAG = re.compile(r"\{\{\{([^{}]*)\}\}\}|\{\{([^{}]*)\}\}")
+"""Only braces end a tag, so that a search is linear; more patterns for spaces would not be."""
+_KINDS = "#^&/!>"
+_NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,20 +132,41 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else dumps_text(value)
 
 
+class MustacheTag(NamedTuple):
+    """A tag with its place in the template; `kind` is its mark, such as `#`, or empty."""
+
+    start: int
+    end: int
+    kind: str
+    name: str
+
+
+def iterate_tags(text: str) -> Iterator[MustacheTag]:
+    """Yield the tags of a Mustache template, in linear time."""
+    for match in _TAG.finditer(text):
+        is_raw = match[1] is not None
+        content = (match[1] if is_raw else match[2]).strip()
+        kind = content[:1] if content[:1] in _KINDS and not is_raw else ""
+        yield MustacheTag(match.start(), match.end(), kind, content.removeprefix(kind).strip())
+
+
 def find_variables(text: str, template_format: str) -> list[str]:
     """The variables of a template, in order. Raises `ValueError` for a malformed one."""
     if template_format == MUSTACHE:
-        if text.count("{{") != len(_MUSTACHE_TAG.findall(text)):
+        tags = list(iterate_tags(text))
+        is_name = all(tag.kind == "!" or len(tag.name.split()) < 2 for tag in tags)
+        if text.count("{{") != len(tags) or not is_name:
             raise ValueError("A `{{` without its `}}`.")
-        return list(dict.fromkeys(_MUSTACHE_VARIABLE.findall(text)))
-    names = []
+        names = [_NAME.match(tag.name) for tag in tags if tag.kind not in {"/", "!", ">"}]
+        return list(dict.fromkeys(name[0] for name in names if name is not None))
+    fields = []
     for _, name, specification, _ in Formatter().parse(text):
         if name is None:
             continue
         if not re.fullmatch(r"[A-Za-z_]\w*", name) or "{" in (specification or ""):
             raise ValueError("Braces must contain the name of a variable; write `{{` for a brace.")
-        names.append(name)
-    return list(dict.fromkeys(names))
+        fields.append(name)
+    return list(dict.fromkeys(fields))
 
 
 def new_manifest() -> dict[str, Any]:

@@ -66,13 +66,24 @@ class ChatMessage(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
         return "".join(block.text for block in self.blocks if isinstance(block, TextBlock))
 
 
+class ToolTarget(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """Where real results of a tool come from: a deployed agent by its slug, or a webhook."""
+
+    agent: str | None = None
+    url: str | None = None
+
+
 class ChatTool(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A function that the model may call; `result` is a made-up result of a person."""
+    """A function that the model may call.
+
+    A person makes its result up in `result`, or calls its `target` for one.
+    """
 
     name: str
     description: str = ""
     schema: dict[str, Any] = {}
     result: str | None = None
+    target: ToolTarget | None = None
 
 
 class ModelSettings(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):

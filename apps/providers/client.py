@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
-from apps.core.json import loads
+from apps.core.json import is_too_deep, loads, storable
 from apps.organizations.services.workspaces import secret_values
 from apps.providers import errors, transport
 from apps.providers.adapters.base import ReplyParser
@@ -106,8 +106,7 @@ def _owns_key(provider: Provider, base_url: str, stored: str | None) -> bool:
     known = stored or provider.default_base_url
     if known is None:
         return False
-    ours, theirs = transport.parse_address(known), transport.parse_address(base_url)
-    return (ours.host, ours.port, ours.is_secure) == (theirs.host, theirs.port, theirs.is_secure)
+    return transport.parse_address(known).origin == transport.parse_address(base_url).origin
 
 
 def check_request(chat: ChatRequest) -> None:
@@ -178,11 +177,13 @@ def _parse(call: PreparedCall, parser: ReplyParser, data: bytes) -> Iterator[Cha
     if data.strip() == _DONE:
         return
     try:
-        event = loads(data)
+        event = loads(storable(data))
     except ValueError:
         event = None
     if not isinstance(event, dict):
         raise errors.InvalidResponse(f"The response of {call.provider.name} is not JSON.")
+    if is_too_deep(event, data):
+        raise errors.InvalidResponse(f"The response of {call.provider.name} is nested too deep.")
     if event.get("error"):
         raise errors.ProviderFailure(_describe(call, "interrupted the reply", event))
     yield from parser.feed(event)
@@ -195,9 +196,9 @@ async def _build_failure(call: PreparedCall, response: ProviderResponse) -> erro
         return errors.ProviderFailure(text, provider_status=status)
     content = await response.read(transport.MAX_ERROR_BYTES)
     try:
-        body = loads(content)
+        body = loads(storable(content))
     except ValueError:
-        body = content.decode(errors="replace")
+        body = content.decode(errors="replace").replace("\0", "\ufffd")
     detail = _describe(call, f"responded with status {status}", body)
     kind: type[errors.ProviderFailure] = errors.ProviderFailure
     if status in {401, 403}:
@@ -221,12 +222,7 @@ def _describe(call: PreparedCall, what: str, body: Any) -> str:
 def _find_message(body: Any) -> str:
     if isinstance(body, list) and body:
         body = body[0]
-    if not isinstance(body, dict):
-        return body if isinstance(body, str) else ""
-    for key in ("error", "message", "detail"):
-        value = body.get(key)
-        if isinstance(value, dict):
-            return _find_message(value)
-        if isinstance(value, str):
-            return value
-    return ""
+    while isinstance(body, dict):
+        values = (body.get(key) for key in ("error", "message", "detail"))
+        body = next((value for value in values if isinstance(value, dict | str)), "")
+    return body if isinstance(body, str) else ""

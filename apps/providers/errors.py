@@ -19,11 +19,25 @@ class AddressBlocked(errors.Invalid):
     code = "address_blocked"
 
     def __init__(self, reason: str) -> None:
+        self.reason = reason
         super().__init__(f"The address of the provider is blocked: {reason}")
 
 
 class NoProviderKey(errors.Conflict):
     code, detail = "no_provider_key", "The workspace has no key for this provider."
+
+
+class KeyBoundToAddress(errors.Conflict):
+    """A new address of a provider would receive its key, which no member may read."""
+
+    code = "key_bound_to_address"
+
+    def __init__(self, key_name: str, base_url_name: str) -> None:
+        super().__init__(
+            f"The key {key_name} belongs to the present address. Send it again together with"
+            f" {base_url_name}, or delete it first.",
+            [{"secret": key_name}],
+        )
 
 
 class ProviderFailure(errors.AppError):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from apps.core.json import loads
+from apps.core.json import is_too_deep, loads, storable
 from apps.providers.chat import (
     ChatEvent,
     ChatMessage,
@@ -96,7 +96,7 @@ def _parse_arguments(text: str) -> Mapping[str, Any]:
     if not text.strip():
         return {}
     try:
-        value = loads(text)
+        value = loads(storable(text.encode()))
     except ValueError:
         value = None
-    return value if isinstance(value, dict) else {"__raw__": text}
+    return value if isinstance(value, dict) and not is_too_deep(value) else {"__raw__": text}

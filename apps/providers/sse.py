@@ -5,29 +5,38 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 MAX_EVENT_BYTES = 2_097_152
+MAX_EVENTS = 200_000
+"""Of one response."""
 
 
 class EventTooLarge(Exception):
-    """An event of the stream has more than `MAX_EVENT_BYTES`."""
+    """An event has more than `MAX_EVENT_BYTES`, or the stream more than `MAX_EVENTS`."""
 
 
 class EventParser:
     """Yields the data of complete events; comments, names and ids are skipped."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._rest = bytearray()
         self._data: list[bytes] = []
-        self._size = 0
+        self._size = self._count = 0
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
         """Yield the data of events that end in this piece. Raises `EventTooLarge`."""
-        *lines, self._rest = (self._rest + piece).split(b"\n")
+        self._rest += piece
+        lines: list[bytearray] = []
+        # A long line in short pieces is not split again and again.
+        if b"\n" in piece:
+            *lines, self._rest = self._rest.split(b"\n")
         if len(self._rest) + self._size > MAX_EVENT_BYTES:
             raise EventTooLarge
         for raw_line in lines:
-            line = raw_line.removesuffix(b"\r")
+            line = bytes(raw_line.removesuffix(b"\r"))
             if not line:
                 if self._data:
+                    self._count += 1
+                    if self._count > MAX_EVENTS:
+                        raise EventTooLarge
                     yield b"\n".join(self._data)
                 self._data, self._size = [], 0
             elif line.startswith(b"data:"):

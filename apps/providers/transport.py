@@ -11,7 +11,7 @@ import contextlib
 import ipaddress
 import os
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from uuid import UUID
@@ -32,7 +32,14 @@ MAX_CALL_SECONDS = 600.0
 MAX_SILENCE_SECONDS = 180.0
 """Between two pieces of a response; models think for minutes before the first one."""
 _READ_BYTES = 65_536
+_MIN_PIECE_BYTES = 64
+"""What a piece of a response counts at least: chunks of one byte take as long as long ones."""
+_PIECES_PER_TURN = 100
+"""After so many buffered pieces, the event loop serves others."""
 _MAX_RETRY_AFTER_SECONDS = 3600
+
+
+AddressCheck = Callable[[str, list[IPAddress]], list[IPAddress]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +99,13 @@ def check_addresses(host: str, addresses: list[IPAddress]) -> list[IPAddress]:
 
 
 @asynccontextmanager
-async def post(request: ProviderRequest, *, owner_id: UUID) -> AsyncIterator[ProviderResponse]:
+async def post(
+    request: ProviderRequest, *, owner_id: UUID, check: AddressCheck = check_addresses
+) -> AsyncIterator[ProviderResponse]:
     """Send the request; the connection is closed at the end of the block.
 
-    `owner_id` is the organization, whose names are resolved in few threads. Raises
+    `owner_id` is the organization, whose names are resolved in few threads. `check` returns the
+    addresses of the host to connect to, or raises `AddressBlocked`. Raises
     `AddressBlocked` and the subclasses of `ProviderFailure`; the body's iterator raises them, too.
     """
     if len(request.body) > MAX_REQUEST_BYTES:
@@ -103,7 +113,7 @@ async def post(request: ProviderRequest, *, owner_id: UUID) -> AsyncIterator[Pro
     target = parse_address(request.url)
     try:
         async with asyncio.timeout(MAX_CALL_SECONDS):
-            reader, writer = await connect(target, owner_id, check_addresses)
+            reader, writer = await connect(target, owner_id, check)
             try:
                 yield await _exchange(reader, writer, target, request)
             finally:
@@ -139,7 +149,10 @@ async def _exchange(
         "content-length": str(len(request.body)),
         "connection": "close",
     }
-    head = h11.Request(method="POST", target=target.path, headers=list(headers.items()))
+    try:
+        head = h11.Request(method="POST", target=target.path, headers=list(headers.items()))
+    except UnicodeEncodeError:
+        raise errors.BadChatRequest("The key or a header is not valid in HTTP.") from None
     for part in (head, h11.Data(data=request.body), h11.EndOfMessage()):
         writer.write(connection.send(part) or b"")
     # A server may respond and close before it has read the whole body.
@@ -169,13 +182,15 @@ async def _next_event(connection: h11.Connection, reader: asyncio.StreamReader) 
 async def _read_body(
     connection: h11.Connection, reader: asyncio.StreamReader
 ) -> AsyncIterator[bytes]:
-    size = 0
+    size = count = 0
     while not isinstance(event := await _next_event(connection, reader), h11.EndOfMessage):
         if not isinstance(event, h11.Data):
             raise ConnectionResetError
-        size += len(event.data)
+        size, count = size + max(len(event.data), _MIN_PIECE_BYTES), count + 1
         if size > MAX_RESPONSE_BYTES:
             raise errors.ResponseTooLarge(
                 f"The provider's response has more than {MAX_RESPONSE_BYTES} bytes."
             )
         yield bytes(event.data)
+        if count % _PIECES_PER_TURN == 0:
+            await asyncio.sleep(0)

@@ -17,6 +17,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from django.conf import settings
+
 from apps.core import object_storage
 
 if TYPE_CHECKING:
@@ -85,7 +87,11 @@ def extract_media(payload: bytes) -> tuple[bytes, list[Medium]]:
 
 
 def restore_media(payload: bytes, attachments: Iterable[Attachment]) -> bytes:
-    """Return the JSON that was sent. The reference to a lost medium stays."""
+    """Return the JSON that was sent. The reference to a lost medium stays.
+
+    References that a client wrote itself may name a medium of megabytes thousands of times, so
+    those that make the JSON larger than a request can be stay, too.
+    """
     paths = {
         attachment.name[len(NAME_PREFIX) :].partition(".")[0].encode(): attachment.path
         for attachment in attachments
@@ -94,12 +100,15 @@ def restore_media(payload: bytes, attachments: Iterable[Attachment]) -> bytes:
     if not paths or _SCHEME not in payload:
         return payload
     encoded: dict[bytes, bytes] = {}
+    left = settings.MAX_BODY_BYTES - len(payload)
 
     def put_back(match: re.Match[bytes]) -> bytes:
+        nonlocal left
         digest = match[1]
         if digest not in encoded:
             encoded[digest] = _encode(paths.get(digest)) or match[0]
-        return encoded[digest]
+        left -= len(encoded[digest]) - len(match[0])
+        return encoded[digest] if left >= 0 else match[0]
 
     return _REFERENCE.sub(put_back, payload)
 

@@ -20,6 +20,9 @@ from apps.trace_store.run_status import Status, classify_error
 MAX_OPEN_TIME = timedelta(days=1)
 """The time after its start in which the end of a run is expected."""
 
+_LIBRARY_GRAPH_NAME = "LangGraph"
+_GRAPH_ID = b'"graph_id"'
+
 RunKey = tuple[UUID, UUID, datetime]
 """The id, the project and the partition time of a run."""
 
@@ -126,6 +129,22 @@ class RunRow:
         # The standard library's parser keeps numbers of any length.
         metadata: dict[str, Any] = json.loads(self.metadata_json)
         return metadata
+
+    @property
+    def shown_name(self) -> str:
+        """The name for people: a graph that kept the library's name has that of its graph id.
+
+        Graph hosts name such graphs themselves since, so this is for traces stored earlier and for
+        other servers; queries and facets go by the stored name.
+        """
+        if (
+            self.name != _LIBRARY_GRAPH_NAME
+            or not self.is_root
+            or self.metadata_json.find(_GRAPH_ID) < 0
+        ):
+            return self.name
+        graph_id = self.metadata.get("graph_id")
+        return graph_id if isinstance(graph_id, str) and graph_id else self.name
 
     @property
     def sent_files(self) -> list[tuple[int, Attachment]]:

@@ -12,6 +12,15 @@ from apps.core.json import Fragment, dumps_text
 from apps.web_ui import formatting
 
 HUES = ("1", "2", "3", "4", "5", "6")
+STATUS_HUES = {
+    "success": "1",
+    "error": "error",
+    "interrupted": "waiting",
+    "cancelled": "warning",
+    "pending": "running",
+    "running": "running",
+}
+"""The hue of a run status, by its value and by its label in lower case: the same in all charts."""
 UNIT_LABELS = {
     "count": "count",
     "tokens": "tokens",

@@ -80,8 +80,10 @@ async def send(
         return DeliveryResult(error=f"TLS failed: {error.reason or 'SSLError'}.")
     except h11.RemoteProtocolError as error:
         return DeliveryResult(error=f"The response is not HTTP: {error}.")
-    except h11.LocalProtocolError as error:
-        return DeliveryResult(error=f"The request is invalid: {error}.", is_final=True)
+    except (h11.LocalProtocolError, UnicodeEncodeError):
+        # The message of the error may quote a header with the receiver's credentials.
+        text = "The request has a header that is not valid in HTTP."
+        return DeliveryResult(error=text, is_final=True)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else type(error).__name__
         return DeliveryResult(error=f"No connection: {reason}.")

@@ -7,28 +7,21 @@ limited because of slow receivers and name servers.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import random
-import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import ParamSpec, Protocol, TypeVar
+from typing import Protocol
 from uuid import UUID
 
-from django.db import connections
-
-from apps.core.connections import close_dead
+from apps.core.loop_worker import LazyLoopWorker, LoopWorker, decrement
 from apps.webhooks import delivery_request
 from apps.webhooks.delivery_request import TIMEOUT_SECONDS, DeliveryResult, WebhookRequest
 from apps.webhooks.email_request import EmailRequest, send_email
 
 log = logging.getLogger(__name__)
 
-P = ParamSpec("P")
-T = TypeVar("T")
 OutboundRequest = WebhookRequest | EmailRequest
 
 MAX_CONCURRENT = 200
@@ -78,54 +71,16 @@ def retry_delay(attempt: int, result: DeliveryResult, schedule: Sequence[float])
     return max(pause, result.retry_after)
 
 
-class DeliveryWorker:
+class DeliveryWorker(LoopWorker):
     """Claims due deliveries, sends them and records the results."""
 
     def __init__(self, deliveries: DeliveryQueue) -> None:
         self._deliveries = deliveries
-        self._loop = asyncio.new_event_loop()
-        # One connection to the database, used by one statement at a time.
-        self._database = ThreadPoolExecutor(1, thread_name_prefix="webhook-database")
-        self._awake = asyncio.Event()
-        self._open: set[asyncio.Task[None]] = set()
         self._per_group: Counter[UUID] = Counter()
         self._per_owner: Counter[UUID] = Counter()
-        self._thread = threading.Thread(target=self._run, name="webhook-delivery", daemon=True)
-        self._thread.start()
-
-    def wake(self) -> None:
-        """Look for due deliveries now; callable from any thread."""
-        self._loop.call_soon_threadsafe(self._awake.set)
-
-    def stop(self) -> None:
-        """Stop; interrupted deliveries are retried after their lease. Safe to repeat."""
-        if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join(5)
-            self._database.submit(connections.close_all)
-            self._database.shutdown(wait=True, cancel_futures=False)
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        work = self._loop.create_task(self._work())
-        self._loop.run_forever()
-        for task in (work, *self._open):
-            task.cancel()
-        self._loop.run_until_complete(asyncio.gather(work, *self._open, return_exceptions=True))
-        self._loop.run_until_complete(self._loop.shutdown_default_executor())
-        self._loop.close()
-
-    async def _work(self) -> None:
-        while True:
-            await self._awake.wait()
-            self._awake.clear()
-            try:
-                await self._start_due()
-            except Exception:
-                log.exception("Claiming webhooks failed; the next wake-up retries.")
+        super().__init__("webhook-delivery")
 
     async def _start_due(self) -> None:
-        """Start all due deliveries, within the limits of concurrency."""
         while capacity := min(BATCH_SIZE, MAX_CONCURRENT - len(self._open)):
             full = [group for group, n in self._per_group.items() if n >= MAX_CONCURRENT_PER_GROUP]
             full += [owner for owner, n in self._per_owner.items() if n >= MAX_CONCURRENT_PER_OWNER]
@@ -133,9 +88,7 @@ class DeliveryWorker:
             for delivery in deliveries_claimed:
                 self._per_group[delivery.group_id] += 1
                 self._per_owner[delivery.owner_id] += 1
-                task = self._loop.create_task(self._deliver(delivery))
-                self._open.add(task)
-                task.add_done_callback(self._open.discard)
+                self._start(self._deliver(delivery))
             if len(deliveries_claimed) < capacity:
                 return
 
@@ -154,8 +107,8 @@ class DeliveryWorker:
             was_full = len(self._open) >= MAX_CONCURRENT
             was_full |= self._per_group[delivery.group_id] >= MAX_CONCURRENT_PER_GROUP
             was_full |= self._per_owner[delivery.owner_id] >= MAX_CONCURRENT_PER_OWNER
-            _decrement(self._per_group, delivery.group_id)
-            _decrement(self._per_owner, delivery.owner_id)
+            decrement(self._per_group, delivery.group_id)
+            decrement(self._per_owner, delivery.owner_id)
             if was_full:
                 self._awake.set()
 
@@ -169,39 +122,7 @@ class DeliveryWorker:
             log.exception("Sending webhook %s failed.", delivery.id)
             return DeliveryResult(error="The webhook could not be sent.")
 
-    async def _in_database(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        def call() -> T:
-            close_dead()
-            return work(*args, **kwargs)
 
-        return await self._loop.run_in_executor(self._database, call)
-
-
-def _decrement(counts: Counter[UUID], key: UUID) -> None:
-    """Count one less, without an entry for none."""
-    counts[key] -= 1
-    if not counts[key]:
-        del counts[key]
-
-
-class LazyDeliveryWorker:
-    """The worker of one queue in this process, started at its first use."""
-
-    def __init__(self, deliveries: DeliveryQueue) -> None:
-        self._deliveries = deliveries
-        self._worker: DeliveryWorker | None = None
-        self._lock = threading.Lock()
-
-    def wake(self) -> None:
-        """Send the due webhooks; the first call starts the worker."""
-        with self._lock:
-            if self._worker is None:
-                self._worker = DeliveryWorker(self._deliveries)
-            self._worker.wake()
-
-    def stop(self) -> None:
-        """Stop this process's delivery worker, if it runs."""
-        with self._lock:
-            worker, self._worker = self._worker, None
-        if worker is not None:
-            worker.stop()
+def lazy_delivery_worker(deliveries: DeliveryQueue) -> LazyLoopWorker[DeliveryWorker]:
+    """Return the worker of one queue in this process."""
+    return LazyLoopWorker(lambda: DeliveryWorker(deliveries))

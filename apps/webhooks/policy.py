@@ -42,6 +42,10 @@ class WebhookTarget:
         return not self.host
 
     @property
+    def origin(self) -> tuple[str, int, bool]:
+        return self.host, self.port, self.is_secure
+
+    @property
     def authority(self) -> str:
         """The `Host` header."""
         host = f"[{self.host}]" if ":" in self.host else self.host

@@ -5,9 +5,9 @@ from __future__ import annotations
 from celery import shared_task
 
 from apps.webhooks import delivery_queue
-from apps.webhooks.delivery_worker import LazyDeliveryWorker
+from apps.webhooks.delivery_worker import lazy_delivery_worker
 
-delivery_worker = LazyDeliveryWorker(delivery_queue)
+delivery_worker = lazy_delivery_worker(delivery_queue)
 
 
 @shared_task(name="webhooks.deliver", acks_late=False, expires=10)

@@ -18,7 +18,6 @@ const BUNDLES = {
   htmx: `export { default as htmx } from "htmx.org"; export { Idiomorph } from "idiomorph";`,
   markdown: `export { default as MarkdownIt } from "markdown-it"; export { default as DOMPurify } from "dompurify";`,
   swagger: `export { default as SwaggerUI } from "swagger-ui-dist/swagger-ui-es-bundle.js";`,
-  tinykeys: `export { tinykeys } from "tinykeys";`,
   uplot: `export { default as uPlot } from "uplot";`,
   virtual: `export * from "@tanstack/virtual-core";`,
 };

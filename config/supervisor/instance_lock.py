@@ -65,6 +65,18 @@ def _lock_instance(instance: Instance) -> int:
     return lock
 
 
+def open_playground_listener(path: Path) -> socket.socket:
+    """Open the socket on which web processes reach the playground's; only its user can connect."""
+    private_folder(path.parent)
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(str(path))
+    path.chmod(0o600)
+    listener.listen(2048)
+    listener.set_inheritable(True)
+    return listener
+
+
 def open_listener(host: str, port: int) -> socket.socket:
     """Open the listening socket of the web processes.
 

@@ -24,7 +24,11 @@ from config.env import Env
 from config.supervisor import processes, welcome
 from config.supervisor.fleet import Fleet, kill_leftovers, set_child_subreaper
 from config.supervisor.forks import ForkServerClient
-from config.supervisor.instance_lock import claim_data_folder, open_listener
+from config.supervisor.instance_lock import (
+    claim_data_folder,
+    open_listener,
+    open_playground_listener,
+)
 from config.supervisor.logs import Logs
 from config.supervisor.processes import Process
 from config.supervisor.terminal import Terminal
@@ -56,9 +60,12 @@ class InstanceLifecycle:
         """
         # Both descriptors are held until the end of this process.
         self._lock = claim_data_folder(self.instance)
-        self._listener = None
+        self._listener = self._playground_listener = None
         if not self._services_only:
             self._listener = open_listener(self.env.host, self.env.port)
+            if self.env.starts_playground:
+                path = self.instance.playground_socket
+                self._playground_listener = open_playground_listener(path)
             self.instance.port_file.write_text(str(self.env.port))
         self._logs = Logs(self.instance.log_dir, self.terminal)
         if ended := kill_leftovers(str(self.instance.data_dir)):
@@ -124,7 +131,10 @@ class InstanceLifecycle:
             await self._wait_until_ready(redis.is_ready, "Redis", "redis", SERVICES_TIMEOUT_SECONDS)
 
     async def _start_platform(self, fleet: Fleet, listener: socket) -> None:
-        platform = processes.platform_processes(self.env, listener.fileno())
+        playground = self._playground_listener
+        platform = processes.platform_processes(
+            self.env, listener.fileno(), None if playground is None else playground.fileno()
+        )
         await self._wait_until_ready(
             self._fork_server.is_ready,
             "The platform's code",

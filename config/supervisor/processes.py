@@ -90,13 +90,15 @@ def fork_socket(instance: Instance) -> Path:
     return instance.run_dir / "fork-server.sock"
 
 
-def platform_processes(env: Env, listener: int) -> list[Process]:
-    """Web, workers and beat."""
+def platform_processes(env: Env, listener: int, playground: int | None) -> list[Process]:
+    """Web, playground, workers and beat; `playground` is the listener of the playground's own."""
     instance = env.instance
     queues = {"worker": ("runs,periodic", env.worker_threads)}
     queues["builder"] = ("builds", env.build_threads)
+    count = 0 if playground is None else env.playground_processes
     return [
         *(_web(instance, listener, index) for index in range(env.web_processes)),
+        *(_playground(instance, playground, index) for index in range(count)),
         *(
             _celery(
                 instance, role, "worker", "--hostname", f"{role}@%h", "--queues", names,
@@ -112,6 +114,12 @@ def platform_processes(env: Env, listener: int) -> list[Process]:
 def _web(instance: Instance, listener: int, index: int) -> Process:
     name = f"web-{index + 1}" if index else "web"
     arguments = ("-m", "config.web", "--fd", str(listener), "--index", str(index))
+    return _python_process(instance, name, arguments, listener=listener)
+
+
+def _playground(instance: Instance, listener: int | None, index: int) -> Process:
+    name = f"playground-{index + 1}" if index else "playground"
+    arguments = ("-m", "config.web", "--playground", "--fd", str(listener))
     return _python_process(instance, name, arguments, listener=listener)
 
 

@@ -12,8 +12,10 @@ import pytest
 from django.db import connection
 from django.db.models import F
 from django.utils import timezone
+from psycopg import AsyncConnection, OperationalError
 
-from apps.agent_server import run_state_sql
+from apps.agent_server import recovery, run_state_sql
+from apps.agent_server.a2a import statements as a2a_statements
 from apps.agent_server.a2a.statements import TASK_KEY
 from apps.agent_server.models import (
     A2APushConfig,
@@ -484,27 +486,86 @@ def test_unexpected_failures_of_sending_count_as_attempts(end_run, receiver, mon
     assert {entry["error"] for entry in row.log} == {"The webhook could not be sent."}
 
 
-def test_the_engine_notifies_clients_of_a2a(engine, revision, configure, receiver):
-    thread = make_thread(revision)
-    task_id = uuid7()
-    run = make_run(thread, "collect", kwargs={"input": ITEM}, metadata={TASK_KEY: str(task_id)})
-    task = A2ATask(
-        id=task_id, workspace=thread.workspace, deployment=thread.deployment, thread=thread,
-        assistant_id=run.assistant_id, context_id="c", run_id=run.pk,
-    )  # fmt: skip
-    task.save()
-    config = A2APushConfig(workspace=thread.workspace, task=task, config_id="p", url=receiver.url)
-    config.secrets = {"token": "t0ken", "scheme": "", "credentials": ""}
-    config.save()
+@pytest.fixture
+def make_task(revision, configure, receiver) -> Callable[..., AgentRun]:
+    """Return a function that creates a run of an A2A task that the receiver is told of."""
 
-    engine.call(engine.engine.claim_or_queue, thread.pk)
+    def make_task(**fields: Any) -> AgentRun:
+        thread, task_id = make_thread(revision), uuid7()
+        metadata = {TASK_KEY: str(task_id)}
+        run = make_run(thread, "collect", kwargs={"input": ITEM}, metadata=metadata, **fields)
+        task = A2ATask(
+            id=task_id, workspace=thread.workspace, deployment=thread.deployment, thread=thread,
+            assistant_id=run.assistant_id, context_id="c", run_id=run.pk,
+        )  # fmt: skip
+        task.save()
+        config = A2APushConfig(
+            workspace=thread.workspace, task=task, config_id="p", url=receiver.url
+        )
+        config.secrets = {"token": "t0ken", "scheme": "", "credentials": ""}
+        config.save()
+        return run
+
+    return make_task
+
+
+def receive_updates(receiver: Receiver) -> list[tuple[str, Any]]:
+    """The kinds and contents of the notices of a task: two states and an artifact."""
     received = [receiver.next() for _ in range(3)]
     push_worker.stop()
+    assert {request.headers["x-a2a-notification-token"] for request in received} == {"t0ken"}
+    return [next(iter(request.json().items())) for request in received]
 
-    updates = [next(iter(request.json().items())) for request in received]
-    states = {update["status"]["state"] for kind, update in updates if kind == "statusUpdate"}
-    assert states == {"TASK_STATE_WORKING", "TASK_STATE_COMPLETED"}
+
+def states_of(updates: list[tuple[str, Any]]) -> set[str]:
+    return {update["status"]["state"] for kind, update in updates if kind == "statusUpdate"}
+
+
+ALL_STATES = {"TASK_STATE_WORKING", "TASK_STATE_COMPLETED"}
+
+
+def test_the_engine_notifies_clients_of_a2a(engine, make_task, receiver):
+    run = make_task()
+
+    engine.call(engine.engine.claim_or_queue, run.thread_id)
+    updates = receive_updates(receiver)
+
+    assert states_of(updates) == ALL_STATES
     [artifact] = [update["artifact"] for kind, update in updates if kind == "artifactUpdate"]
     assert artifact["parts"] == [{"data": ITEM}]
-    assert {update["taskId"] for _, update in updates} == {str(task_id)}
-    assert {request.headers["x-a2a-notification-token"] for request in received} == {"t0ken"}
+    assert {update["taskId"] for _, update in updates} == {run.metadata[TASK_KEY]}
+
+
+def test_the_notice_of_a_start_survives_a_lost_database_connection(
+    engine, make_task, receiver, monkeypatch
+):
+    run = make_task()
+    execute, failures = AsyncConnection.execute, []
+
+    async def fail_once(self: Any, query: Any, *args: Any, **how: Any) -> Any:
+        if query == a2a_statements.ADD_PUSHES_OF_STARTED.encode() and not failures:
+            failures.append(query)
+            await self.close()
+            raise OperationalError("the connection is closed")
+        return await execute(self, query, *args, **how)
+
+    monkeypatch.setattr(AsyncConnection, "execute", fail_once)
+    engine.call(engine.engine.claim_or_queue, run.thread_id)
+
+    assert states_of(receive_updates(receiver)) == ALL_STATES
+    assert failures
+
+
+def test_the_notice_of_a_start_survives_the_engine(engine, make_task, receiver):
+    """The engine that claimed the run died before it notified anyone."""
+    run = make_task(
+        status="running",
+        attempt=1,
+        lease_owner="dead",
+        lease_expires_at=timezone.now() - timedelta(seconds=1),
+    )
+
+    recovery.requeue_lost_runs()
+    engine.call(engine.engine.claim_or_queue, run.thread_id)
+
+    assert states_of(receive_updates(receiver)) == ALL_STATES

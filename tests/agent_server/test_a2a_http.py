@@ -45,6 +45,7 @@ def test_a_task_is_sent_read_listed_and_cancelled(request_http, start):
     read = request_http("get", f"/tasks/{task['id']}?historyLength=0").json()
     listed = request_http("get", "/tasks?pageSize=1&includeArtifacts=true").json()
     cancelled = request_http("post", f"/tasks/{task['id']}:cancel", {}).json()
+    again = request_http("post", f"/tasks/{task['id']}:cancel", {})
     canceled_only = request_http("get", "/tasks?status=TASK_STATE_CANCELED").json()
 
     assert read["id"] == task["id"]
@@ -52,6 +53,7 @@ def test_a_task_is_sent_read_listed_and_cancelled(request_http, start):
     assert [row["id"] for row in listed["tasks"]] == [task["id"]]
     assert (listed["pageSize"], listed["nextPageToken"]) == (1, "")
     assert cancelled["status"]["state"] == "TASK_STATE_CANCELED"
+    assert error_of(again) == (409, "FAILED_PRECONDITION", "TASK_NOT_CANCELABLE")
     assert [row["id"] for row in canceled_only["tasks"]] == [task["id"]]
 
 
@@ -89,7 +91,10 @@ INVALID = (400, "INVALID_ARGUMENT", "INVALID_PARAMS")
         ("post", "/message:send", {"message": message(parts=[])}, INVALID),
         ("post", "/message:send", [], INVALID),
         ("get", "/extendedAgentCard", None,
-         (400, "FAILED_PRECONDITION", "UNSUPPORTED_OPERATION")),
+         (400, "UNIMPLEMENTED", "UNSUPPORTED_OPERATION")),
+        ("post", "/message:send",
+         {"message": message(parts=[{"raw": "dGNr", "mediaType": "application/x-unknown"}])},
+         (415, "INVALID_ARGUMENT", "CONTENT_TYPE_NOT_SUPPORTED")),
     ],
 )  # fmt: skip
 def test_errors_have_status_and_reason(request_http, method, path, body, error):
@@ -103,7 +108,7 @@ def test_other_versions_and_operations_are_refused(request_http, start):
     other_version = request_http("get", "/tasks", **{"A2A-Version": "0.3"})
     unknown = request_http("post", f"/tasks/{task['id']}:finish", {})
 
-    assert error_of(other_version)[2] == "VERSION_NOT_SUPPORTED"
+    assert error_of(other_version) == (400, "UNIMPLEMENTED", "VERSION_NOT_SUPPORTED")
     assert unknown.status_code == 404
 
 

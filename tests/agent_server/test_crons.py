@@ -237,6 +237,31 @@ def test_rejected_change_changes_nothing(send, create_cron, body, status):
     assert send("get", path).json() == cron
 
 
+def test_change_moves_the_cron_to_another_assistant(send, create_cron):
+    cron = create_cron()
+    path = f"/runs/crons/{cron['cron_id']}"
+
+    changed = send("patch", path, {"assistant_id": "other"}).json()
+
+    assert changed["assistant_id"] == create_cron(assistant_id="other")["assistant_id"]
+    assert changed["assistant_id"] != cron["assistant_id"]
+    assert changed["payload"]["assistant_id"] == changed["assistant_id"]
+    assert send("get", path).json() == changed
+
+
+@pytest.mark.parametrize(("assistant_id", "status"), [(str(uuid4()), 404), ("nobody", 422)])
+def test_change_to_an_unknown_assistant_is_refused_as_at_the_creation(
+    send, create_cron, assistant_id, status
+):
+    cron = create_cron()
+    path = f"/runs/crons/{cron['cron_id']}"
+    new = {"schedule": "0 * * * *", "assistant_id": assistant_id}
+
+    assert send("post", "/runs/crons", new).status_code == status
+    assert send("patch", path, {"assistant_id": assistant_id}).status_code == status
+    assert send("get", path).json() == cron
+
+
 def test_deleted_cron_is_not_found(send, create_cron):
     path = f"/runs/crons/{create_cron()['cron_id']}"
 

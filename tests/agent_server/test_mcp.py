@@ -9,14 +9,16 @@ from uuid import UUID
 
 import pytest
 
+from apps.agent_server.errors import QueueFull
 from apps.agent_server.mcp import resources
 from apps.agent_server.models import AgentRun, Assistant, Thread
+from apps.agent_server.services import dispatch, runs
 from apps.agent_server.services.assistants import system_assistant_id
 from apps.core.sync_bridge import in_thread
 from apps.deployments import routes
 from apps.deployments.models import Revision, RevisionGraph
 from tests.agent_server.asgi import Caller
-from tests.factories.agent_server import ThreadFactory, route_of
+from tests.factories.agent_server import AgentRunFactory, ThreadFactory, route_of
 from tests.factories.api_keys import key_for
 
 STATELESS = "2026-07-28"
@@ -214,10 +216,9 @@ def test_other_methods_of_the_protocol_are_unknown(post, method):
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
         {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 9}},
         {"jsonrpc": "2.0", "method": "notifications/of-the-future"},
-        {"jsonrpc": "2.0", "id": 4, "result": {}},
     ],
 )
-def test_notifications_and_responses_are_accepted(post, body):
+def test_notifications_are_accepted(post, body):
     response = post(body)
 
     assert (response.status_code, response.content) == (202, b"")
@@ -824,9 +825,9 @@ async def test_a_client_with_a_session_is_asked_on_the_stream_of_its_call(call, 
         await worker.end(await worker.claim_run(), **QUESTION)
         await client.wait_until(lambda answer: answer.events)
         [(_, asked, _)] = client.answer.events
-        for headers in (stranger, {}):  # answers of others are ignored
-            answer = respond(asked["id"], accept("Oslo"))
-            assert (await call("POST", "/mcp", answer, **headers)).status == 202
+        for headers in (stranger, {}):
+            refused = await call("POST", "/mcp", respond(asked["id"], accept("Oslo")), **headers)
+            assert (refused.status, refused.json()["error"]["code"]) == (400, -32600)
         answer = respond(asked["id"], accept("Rome"))
         assert (await call("POST", "/mcp", answer, **session)).status == 202
         run = await worker.claim_run()
@@ -839,6 +840,112 @@ async def test_a_client_with_a_session_is_asked_on_the_stream_of_its_call(call, 
     assert events[-1][1]["result"]["structuredContent"] == {"city": "Rome"}
     assert "resultType" not in events[-1][1]["result"]
     assert (await in_thread(Thread.unscoped.get, pk=run.thread_id)).temporary
+
+
+async def test_an_answer_outlives_a_lost_message(call, worker, monkeypatch):
+    """Redis restarts between the answer and the call that waits for it."""
+    monkeypatch.setattr("apps.agent_server.web.http_context.HEARTBEAT_SECONDS", 0.2)
+    monkeypatch.setattr(dispatch, "publish", lambda *_: None)
+    session = await begin_asking_session(call)
+
+    async with call.open("POST", "/mcp", request("tools/call", {"name": "agent"}), **session) as (
+        client
+    ):
+        await worker.end(await worker.claim_run(), **QUESTION)
+        await client.wait_until(lambda answer: answer.events)
+        [(_, asked, _)] = client.answer.events
+        await call("POST", "/mcp", respond(asked["id"], accept("Rome")), **session)
+        await worker.end(await worker.claim_run(), values={"city": "Rome"})
+        events = (await client.wait_for_end()).events
+
+    assert events[-1][1]["result"]["structuredContent"] == {"city": "Rome"}
+
+
+async def test_a_session_answers_several_questions_each_once(call, worker):
+    session = await begin_asking_session(call)
+
+    async with call.open("POST", "/mcp", request("tools/call", {"name": "agent"}), **session) as (
+        client
+    ):
+        await worker.end(await worker.claim_run(), **TWO_QUESTIONS)
+        await client.wait_until(lambda answer: len(answer.events) == 2)
+        first, second = (event["id"] for _, event, _ in client.answer.events)
+        for request_id, text in ((second, "one"), (second, "two"), (first, "Rome")):
+            answer = respond(request_id, accept(text))
+            assert (await call("POST", "/mcp", answer, **session)).status == 202
+        run = await worker.claim_run()
+        await worker.end(run, values={})
+        await client.wait_for_end()
+
+    assert run.kwargs["command"]["resume"] == {"i1": "Rome", "i2": "one"}
+
+
+@pytest.fixture
+def asking_run(agent):
+    """A function that makes a run of a session whose call's web process died after it asked."""
+
+    def make(session: dict[str, str]) -> AgentRun:
+        interrupts = {"t": [{"id": "i1", "value": "City?"}]}
+        state = {"values": {}, "interrupts": interrupts, "status": "interrupted"}
+        thread = create_thread(agent, **state, runs_received=1)
+        token = session["Mcp-Session-Id"].partition(".")[0]
+        run: AgentRun = AgentRunFactory(
+            thread=thread,
+            sequence=1,
+            status="success",
+            metadata={"mcp_session": token, "mcp_request_id": 5},
+            kwargs={"stream_mode": ["updates"]},
+        )
+        return run
+
+    return make
+
+
+def test_an_answer_continues_the_run_although_the_web_process_of_its_call_died(post, asking_run):
+    session = {"Mcp-Session-Id": begin_session(post)}
+    asked = asking_run(session)
+    answer = respond(f"{asked.pk}:i1", accept("Rome"))
+
+    assert [post(answer, **session).status_code for _ in range(2)] == [202, 202]
+
+    [run] = AgentRun.unscoped.exclude(pk=asked.pk)
+    assert (run.thread_id, run.assistant_id) == (asked.thread_id, asked.assistant_id)
+    assert (run.kwargs["command"]["resume"], run.kwargs["stream_mode"]) == ("Rome", ["updates"])
+    assert run.metadata["mcp_request_id"] == 5
+    late = post(respond(f"{asked.pk}:i2", accept("Oslo")), **session)
+    assert (late.status_code, late.json()["error"]["code"]) == (400, -32600)
+
+
+@pytest.mark.parametrize("request_id", [7, "x", f"{UUID(int=7)}:i1", f"{UUID(int=7)}"])
+def test_answers_that_nobody_asked_for_are_refused(post, request_id):
+    session = {"Mcp-Session-Id": begin_session(post)}
+
+    response = post(respond(request_id, accept("x")), **session)
+
+    assert (response.status_code, response.json()["error"]["code"]) == (400, -32600)
+    assert response.json()["id"] == request_id
+
+
+async def test_an_answer_that_starts_no_run_ends_the_call(call, worker, monkeypatch):
+    session = await begin_asking_session(call)
+
+    async with call.open("POST", "/mcp", request("tools/call", {"name": "agent"}), **session) as (
+        client
+    ):
+        await worker.end(await worker.claim_run(), **QUESTION)
+        await client.wait_until(lambda answer: answer.events)
+        [(_, asked, _)] = client.answer.events
+
+        def refuse(*_: Any) -> None:
+            raise QueueFull("organization", 1)
+
+        monkeypatch.setattr(runs, "create_on_thread", refuse)
+        assert (
+            await call("POST", "/mcp", respond(asked["id"], accept("Rome")), **session)
+        ).status == 202
+        events = (await client.wait_for_end()).events
+
+    assert events[-1][1]["result"]["isError"] is True
 
 
 @pytest.mark.parametrize(

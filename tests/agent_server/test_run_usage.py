@@ -66,7 +66,7 @@ def test_the_deployment_page_shows_its_runs_and_limits(owner_client, agent, limi
 
     page = owner_client.get(f"/o/{agent.workspace.pk}/deployments/{agent.pk}")
 
-    assert "Running 2 of 8 25% Pending 5 of 25 20%" in read_text(page)
+    assert "Running now 2 of 8 Pending 5 of 25" in read_text(page)
 
 
 def test_no_limit_of_running_runs_is_stated_without_a_worker(
@@ -76,7 +76,7 @@ def test_no_limit_of_running_runs_is_stated_without_a_worker(
 
     page = owner_client.get(f"/o/{agent.workspace.pk}/deployments/{agent.pk}")
 
-    assert "Running 0 no worker is connected Pending 0 of 25 0%" in read_text(page)
+    assert "Running now 0 no worker Pending 0 of 25" in read_text(page)
 
 
 def test_the_number_of_queries_does_not_grow_with_deployments_and_runs(

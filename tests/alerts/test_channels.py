@@ -9,12 +9,14 @@ import pytest
 from django.core import mail
 
 from apps.alerts import channels
+from apps.alerts.errors import InvalidAlert
 from apps.alerts.models import AlertLevel
 from apps.alerts.services import notices, rules
 from apps.core.secrets import decrypt
 from apps.webhooks import delivery_queue
 from apps.webhooks.delivery_request import DeliveryResult
 from apps.webhooks.email_request import EmailRequest
+from apps.webhooks.errors import InvalidHeaders
 from apps.webhooks.models import Delivery
 from apps.webhooks.tasks import delivery_worker
 from tests.console.conftest import create_workspace_user
@@ -280,3 +282,41 @@ def test_email_is_sent_by_the_worker(running_worker, rule, workspace, settings):
     (message,) = mail.outbox
     assert (message.subject, message.to) == ("Test: Error rate", [member.email])
     assert f"/alerts/{rule.pk}" in message.body
+
+
+ELSEWHERE = "http://127.0.0.2:9/hook"
+
+
+@pytest.mark.parametrize("url", [ELSEWHERE, "http://127.0.0.1:8/hook", "https://127.0.0.1:9/hook"])
+def test_masked_header_is_not_sent_to_another_receiver(rule, url):
+    """Who changes the address would read what nobody may read."""
+    action = create_alert_action(rule, url=HOOK, headers={"X-Key": "hunter2"}, body={})
+    config = channels.mask_config(action) | {"url": url}
+    fields = {"id": action.pk, "target": action.target, "config": config}
+
+    with pytest.raises(InvalidHeaders):
+        rules.update_rule(rule=rule, changes={}, actions=[fields])
+
+    action.refresh_from_db()
+    assert (action.config["url"], action.config["headers"]) == (HOOK, {"X-Key": "hunter2"})
+
+
+def test_masked_header_stays_with_another_path(rule):
+    action = create_alert_action(rule, url=HOOK, headers={"X-Key": "hunter2"}, body={})
+    config = channels.mask_config(action) | {"url": f"{HOOK}/other"}
+
+    rules.update_rule(
+        rule=rule, changes={}, actions=[{"id": action.pk, "target": "webhook", "config": config}]
+    )
+
+    action.refresh_from_db()
+    assert action.config["headers"] == {"X-Key": "hunter2"}
+
+
+def test_masked_routing_key_is_not_sent_to_another_receiver(rule):
+    action = create_alert_action(rule, "pagerduty", url=HOOK, routing_key=KEY)
+    config = channels.mask_config(action) | {"url": ELSEWHERE}
+    fields = {"id": action.pk, "target": "pagerduty", "config": config}
+
+    with pytest.raises(InvalidAlert, match="routing_key"):
+        rules.update_rule(rule=rule, changes={}, actions=[fields])

@@ -41,7 +41,9 @@ post /account/sign-in -> [self]
 post /account/verify -> [none]
 post /account/verify/<str:key> -> [self]
 post /account/oidc/<str:provider_id>/callback -> user.signed_in
+post /oauth/authorize -> key.created
 post /oauth/device/code -> [self]
+post /oauth/register -> [self]
 post /oauth/token -> [self]
 post /mcp -> [tools]
 post /end-impersonation -> impersonation.ended
@@ -245,6 +247,7 @@ post /datasets/playground_experiment/batch -> experiment.started
 post /datasets/playground_experiment/stream -> experiment.started
 post /datasets/studio_experiment -> experiment.started
 post /o/<uuid:workspace_id>/playground/stream -> [work]
+post /o/<uuid:workspace_id>/playground/tools/call -> [work]
 put /o/<uuid:workspace_id>/playground/draft -> [view]
 delete /o/<uuid:workspace_id>/playground/draft -> [view]
 post /o/<uuid:workspace_id>/playground/shares -> [view]
@@ -455,7 +458,7 @@ AGENTS = "/agents/"
 
 # Actions without a route: commands, tasks, the admin site, and parts of larger actions.
 ELSEWHERE = {
-    "user.client_sign_in_denied",  # the other answer of POST /account/device
+    "user.client_sign_in_denied",  # the other answer of POST /account/device and /oauth/authorize
     "organization.deleted", "impersonation.started", "switch.changed", "audit.forgotten",
     "rate_limit.changed", "user.sign_in_failed", "usage_limit.deleted", "prompt.published",
 }  # fmt: skip

@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -21,10 +22,63 @@ from psycopg import sql
 from apps.core.instance import BILLING_ROLE
 from config.env import BASE_DIR
 from tests.database import NAME as TEMPLATE
+from tests.database import Dump
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("regions")]
 
 BILLING = {"billing_billingaccount", "billing_payment"}
+SOURCES = ("apps/billing/database.py", "config/env.py", "config/settings.py")
+"""They decide which tables a region has."""
+
+
+# Runs each line, a JSON string of code, and prints a line with its output or its error.
+SHELL = """
+import contextlib, io, json, sys
+for line in sys.stdin:
+    output = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(output):
+            exec(json.loads(line), {})
+        answer = {"output": output.getvalue().strip()}
+    except Exception as error:
+        answer = {"error": str(error)}
+    print(json.dumps(answer), flush=True)
+"""
+
+
+class RegionShell:
+    """A process of a region that runs code; a start of it costs seconds of CPU."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-W", "ignore", "manage.py", "shell", "--no-imports", "-c", SHELL],
+            cwd=BASE_DIR,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, code: str) -> dict[str, str]:
+        """Return the `output` of the code, or its `error`."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(code) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        assert line, "the process of the region has ended"
+        answer: dict[str, str] = json.loads(line)
+        return answer
+
+    def execute(self, code: str) -> str:
+        answer = self.run(code)
+        assert "error" not in answer, answer
+        return answer["output"]
+
+    def close(self) -> None:
+        with self._process:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
 
 
 class Databases:
@@ -34,6 +88,7 @@ class Databases:
         self.folder, self._parts = folder, urlsplit(url)
         worker = os.environ.get("PYTEST_XDIST_WORKER", "gw")
         self.names = {"us": f"region_us_{worker}", "eu": f"region_eu_{worker}"}
+        self.shells: dict[str, RegionShell] = {}
 
     def url(self, region: str, role: str | None = None) -> str:
         host = self._parts.netloc
@@ -55,24 +110,6 @@ class Databases:
             variables["BILLING_DATABASE_URL"] = self.url("us", BILLING_ROLE)
         return variables
 
-    def manage(self, region: str, *arguments: str, check: bool = True) -> str:
-        completed = subprocess.run(
-            [sys.executable, "-W", "ignore", "manage.py", *arguments],
-            cwd=BASE_DIR,
-            env=self.environment(region),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert not check or completed.returncode == 0, completed.stderr
-        return completed.stdout if completed.returncode == 0 else completed.stderr
-
-    def shell(self, region: str, code: str) -> str:
-        """Run code in a process of the region and return its last line of output."""
-        output = self.manage(region, "shell", "--no-imports", "-c", code, check=False)
-        return output.strip().splitlines()[-1] if output.strip() else ""
-
     def counts(self, region: str) -> dict[str, int]:
         """Return the number of rows of each table, in all its partitions."""
         with psycopg.connect(self.url(region)) as connection:
@@ -90,7 +127,7 @@ class Databases:
 
 @pytest.fixture(scope="module")
 def databases(
-    tmp_path_factory: pytest.TempPathFactory, django_db_setup: None
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, django_db_setup: None
 ) -> Iterator[Databases]:
     databases_ = Databases(tmp_path_factory.mktemp("regions"), os.environ["DATABASE_URL"])
     with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as connection:
@@ -111,10 +148,29 @@ def databases(
         )
         connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(us, template))
         connection.execute(sql.SQL("CREATE DATABASE {}").format(eu))
-        databases_.manage("eu", "migrate", "--verbosity", "0")
-        databases_.manage("us", "billing_access")
-        yield databases_
+        dump = Dump.find("eu", request.config, SOURCES)
+        is_migrated = dump.restore(databases_.names["eu"])
+        if not is_migrated:
+            connection.execute(sql.SQL("DROP DATABASE {}").format(eu))
+            connection.execute(sql.SQL("CREATE DATABASE {}").format(eu))
+        with ExitStack() as stack:
+            for region in databases_.names:
+                shell = RegionShell(databases_.environment(region))
+                stack.callback(shell.close)
+                databases_.shells[region] = shell
+            if not is_migrated:
+                databases_.shells["eu"].execute(call("migrate", "verbosity=0"))
+                dump.save(databases_.names["eu"])
+            databases_.shells["us"].execute(call("billing_access"))
+            yield databases_
         drop()
+
+
+def call(*words: str) -> str:
+    """Return code that calls a management command with options."""
+    name, *options = words
+    arguments = ", ".join([repr(name), *options])
+    return f"from django.core.management import call_command; call_command({arguments})"
 
 
 OPEN_ACCOUNTS = "from apps.billing import services; services.open_accounts()"
@@ -131,7 +187,7 @@ def create_organization(databases: Databases, region: str, name: str, then: str 
     code = CREATE_ORGANIZATION.replace("__NAME__", repr(name))
     code = code.replace("__EMAIL__", repr(f"owner@{region}.example"))
     report = 'print(json.loads(output.getvalue())["organization_id"])'
-    return databases.shell(region, f"{code}\n{then}\n{report}")
+    return databases.shells[region].execute(f"{code}\n{then}\n{report}")
 
 
 def test_a_region_has_no_tables_for_billing_and_the_us_has(databases):
@@ -141,7 +197,7 @@ def test_a_region_has_no_tables_for_billing_and_the_us_has(databases):
 
 def test_sign_up_in_a_region_writes_only_billing_to_the_us(databases):
     # Open the accounts of organizations that earlier tests created.
-    databases.shell("eu", OPEN_ACCOUNTS)
+    databases.shells["eu"].execute(OPEN_ACCOUNTS)
     counts_before = databases.counts("us")
 
     organization_id = create_organization(
@@ -250,7 +306,8 @@ def test_billing_queries_cannot_bypass_the_router(databases):
     counts_before = {region: databases.counts(region) for region in databases.names}
     codes = json.dumps({way: code for way, (code, _) in BYPASS_ATTEMPTS.items()})
 
-    output = json.loads(databases.shell("eu", ATTEMPT_SCRIPT.replace("__CODES__", repr(codes))))
+    script = ATTEMPT_SCRIPT.replace("__CODES__", repr(codes))
+    output = json.loads(databases.shells["eu"].execute(script))
 
     assert set(output) == set(BYPASS_ATTEMPTS)
     assert [
@@ -262,9 +319,9 @@ def test_billing_queries_cannot_bypass_the_router(databases):
 def test_migrating_the_billing_alias_creates_no_table(databases):
     counts_before = databases.counts("us")
 
-    output = databases.manage("eu", "migrate", "--database", "billing", check=False)
+    answer = databases.shells["eu"].run(call("migrate", "database='billing'"))
 
-    assert "permission denied" in output
+    assert "permission denied" in answer["error"]
     assert databases.counts("us") == counts_before
 
 

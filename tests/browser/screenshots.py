@@ -94,6 +94,7 @@ def _iter_pages(page: Page, base: str) -> Iterator[tuple[str, str]]:
     if project := _first_row(page, f"{base}/projects"):
         yield from _iter_project_pages(page, project)
     yield from _iter_dataset_pages(page, f"{base}/datasets")
+    yield from _iter_prompt_pages(page, f"{base}/prompts")
     yield from _iter_settings_pages(page, f"{base}/settings")
     yield "dashboards", f"{base}/dashboards"
     if dashboard := _first_row(page, f"{base}/dashboards"):
@@ -134,6 +135,33 @@ def _iter_dataset_pages(page: Page, base: str) -> Iterator[tuple[str, str]]:
             yield "example", example
             yield "edit-example", f"{example}/edit"
             yield "example-preview", f"{dataset}?preview={example.rpartition('/')[2]}"
+        yield from _iter_experiment_pages(page, f"{dataset}/experiments")
+
+
+def _iter_experiment_pages(page: Page, base: str) -> Iterator[tuple[str, str]]:
+    yield "experiments", base
+    yield "experiment-charts", f"{base}/charts"
+    yield "pairwise-comparisons", f"{base}/pairwise"
+    page.goto(base)
+    chosen = [box.get_attribute("value") for box in page.locator("input[name=e]").all()[:3]]
+    if chosen:
+        yield "experiment-edit", f"{base}/e/{chosen[0]}/edit"
+        comparison = f"{base}/compare?{'&'.join(f'e={item}' for item in chosen)}"
+        yield "compared-experiments", comparison
+        if example := _first_row(page, comparison):
+            yield "compared-example", example
+            example_id = example.partition("?")[0].rpartition("/")[2]
+            yield "compared-peek", f"{comparison}&peek={example_id}"
+
+
+def _iter_prompt_pages(page: Page, base: str) -> Iterator[tuple[str, str]]:
+    yield "prompts", base
+    yield "no-prompts", f"{base}?q=no+match"
+    yield "new-prompt", f"{base}/new"
+    if prompt := _first_row(page, base):
+        yield "prompt", prompt
+        for name in ("edit", "commits", "commits/latest/diff", "runs", "settings"):
+            yield f"prompt-{name.replace('/', '-')}", f"{prompt}/{name}"
 
 
 def _iter_settings_pages(page: Page, settings: str) -> Iterator[tuple[str, str]]:

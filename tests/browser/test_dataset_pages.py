@@ -270,8 +270,9 @@ def test_version_is_tagged_and_compared(session):
     create_examples(dataset=dataset, examples=[new_example({"q": "added later"})])
     dataset.refresh_from_db()
     page = session.goto(f"{session.path}/datasets/{dataset.pk}/versions")
-    page.get_by_placeholder("Tag").first.fill("production")
-    page.get_by_role("button", name="Tag the version").first.click()
+    page.locator("summary", has_text="Tag the version").first.click()
+    page.get_by_label("Tag of the version").first.fill("production")
+    page.get_by_role("button", name="Save").first.click()
     page.get_by_text("production is now the version of").wait_for()
     page.get_by_role("link", name="Diff of").first.click()
     # Exact: a section whose id ends in 1, before the text of its example, contains "1 added", too.

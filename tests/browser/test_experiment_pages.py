@@ -10,6 +10,7 @@ from playwright.sync_api import expect
 
 from apps.datasets.models import Dataset
 from apps.datasets.services.datasets import update_dataset
+from apps.datasets.services.sharing import share_dataset
 from apps.experiments.models import ComparativeExperiment
 from apps.trace_store.postgres.postprocess.processor import process_all
 from apps.tracing.services import create_project
@@ -28,6 +29,8 @@ def rows_of(experiment, count=30):
         scores = {
             "correctness": round(min(1, max(0, 0.6 - change)), 3),
             "conciseness": round(0.5 + (number % 5) / 10, 2),
+            # With more scores the table is wider than the page, in which it scrolls.
+            **{f"rule_{rule}_of_the_help_desk": rule % 2 for rule in range(6)},
         }
         question = f"Question {number}: when does my parcel arrive?"
         answer = f"{LONG} Version {experiment}, answer {number}."
@@ -96,6 +99,8 @@ def experiment_paths(session, experiments):
         experiment_ids=[row.pk for row in experiments[:2]],
     ).save()
     yield from (base, f"{base}?q=prompt", f"{base}/charts", f"{base}/pairwise")
+    share = share_dataset(dataset=dataset, with_experiments=True)
+    yield f"/public/{share.token}/d/experiments"
     yield f"{base}/e/{experiments[1].pk}/edit"
     everything = compare_path(session, experiments)
     yield from (everything, everything.replace("/compare?", "/compare/summary?"))

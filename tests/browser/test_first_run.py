@@ -42,20 +42,25 @@ def test_first_copy_makes_one_key_and_the_arriving_run_is_named(session):
     expect(page.get_by_role("heading", level=1)).to_have_text("Trace support_agent")
 
 
-def test_reply_of_an_agent_streams_into_the_page_and_links_its_trace(session):
-    agent = DeploymentFactory(workspace=session.workspace, name="sample-agent")
+def create_agent(workspace):
+    """Create the deployment of an agent that takes messages and serves."""
+    agent = DeploymentFactory(workspace=workspace, name="sample-agent")
     agent.active_revision = RevisionFactory(deployment=agent, status="DEPLOYED")
     agent.save()
     RevisionGraph.unscoped.create(
-        workspace=session.workspace,
+        workspace=workspace,
         revision=agent.active_revision,
         graph_id="agent",
         schemas={"input_schema": {"properties": {"messages": {"type": "array"}}}},
         drawing={},
     )
-    run_id = str(stored_run(session.workspace, name="sample-agent"))
-    chunks = [{"id": "m1", "type": "AIMessageChunk", "content": text} for text in ("8", "5")]
-    events = [("metadata", {"run_id": run_id})]
+    return agent
+
+
+def answer_calls(page, run_id, *texts):
+    """Answer the page's calls of an agent by the texts; return the list of its requests."""
+    chunks = [{"id": "m1", "type": "AIMessageChunk", "content": text} for text in texts]
+    events = [("metadata", {"run_id": str(run_id)})]
     events += [("messages", [chunk, {}]) for chunk in chunks]
     body = "".join(f"event: {name}\ndata: {json.dumps(data)}\n\n" for name, data in events)
     requests = []
@@ -64,8 +69,15 @@ def test_reply_of_an_agent_streams_into_the_page_and_links_its_trace(session):
         requests.append(route.request)
         route.fulfill(body=body, content_type="text/event-stream")
 
-    page = session.page
     page.route("**/agents/*/runs/stream", answer)
+    return requests
+
+
+def test_reply_of_an_agent_streams_into_the_page_and_links_its_trace(session):
+    agent = create_agent(session.workspace)
+    page = session.page
+    requests = answer_calls(page, stored_run(session.workspace, name="sample-agent"), "8", "5")
+
     for address in (f"{session.path}/start", f"{session.path}/deployments/{agent.pk}"):
         session.goto(address)
         page.get_by_label("Message").fill("What is 12 * 7 + 1?")

@@ -11,13 +11,17 @@ from playwright.sync_api import expect
 from apps.experiment_jobs.services import execution
 from apps.organizations.services.workspaces import set_secrets
 from apps.playground.call_worker import CallWorker
+from apps.playground.manifests import build_manifest
 from apps.playground.models import Draft
+from apps.playground.setting import Setting, convert
 from apps.prompts.models import Repository
+from apps.prompts.services.commits import create_prompt_commit
 from apps.tracing.models import Project
 from tests.browser.test_accessibility import VARIANTS, axe_violations, find_problems
 from tests.factories.datasets import make_dataset
 from tests.factories.prompts import create_commit, create_prompt
 from tests.factories.tracing import ingest, read_run, wire_run
+from tests.installation import wait_until
 from tests.providers.conftest import KEY, provider
 from tests.providers.fake_provider import Reply
 
@@ -319,6 +323,34 @@ def test_draft_is_kept_and_its_link_is_read_only(session):
     expect(page.get_by_label("Text of the message").nth(1)).to_be_enabled()
 
 
+@pytest.mark.parametrize("size", [1_000, 200_000])
+def test_last_change_survives_leaving_at_once(session, size):
+    """A request that outlives its page has at most 64 KB; a larger draft waits in the browser."""
+    save_draft(session, setting("x" * size))
+    page = open_playground(session)
+    page.get_by_label("Text of the message").press_sequentially("last words ")
+    expect(page.locator("[data-saved]")).to_have_text("")
+    session.goto(f"{session.path}/prompts")
+
+    open_playground(session)
+
+    expect(page.get_by_label("Text of the message")).to_have_value(re.compile("last words"))
+    [draft] = Draft.objects.for_workspace(session.workspace)
+    wait_until(lambda: "last words" in str(read_again(draft).state), "the draft")
+    assert (
+        page.evaluate(
+            "localStorage.getItem(Object.keys(localStorage).find("
+            "(key) => key.startsWith('playground-draft')))"
+        )
+        is None
+    )
+
+
+def read_again(row):
+    row.refresh_from_db()
+    return row
+
+
 def test_changed_prompt_is_marked_and_committed(session):
     prompt = create_prompt(session.workspace, "support")
     head = create_commit(prompt, "Answer {question}.")
@@ -343,6 +375,85 @@ def test_changed_prompt_is_marked_and_committed(session):
     assert repository.num_commits == 2
     assert repository.head.description == "Shorter answers"
     assert "Answer {question} briefly." in json.dumps(repository.head.manifest)
+
+
+def open_commit_dialog(page, message):
+    page.get_by_title("Actions").click()
+    page.get_by_role("button", name="Save as commit").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("What changed").fill(message)
+    return dialog
+
+
+def forget_conflicts(session):
+    """A refused commit is an error in the console of the browser."""
+    conflicts = [text for text in session.console_errors if "409" in text]
+    assert conflicts
+    for text in conflicts:
+        session.console_errors.remove(text)
+
+
+def commit_messages(prompt, *texts):
+    content = build_manifest(convert(setting(*texts), Setting))
+    return create_prompt_commit(repository=prompt, content=content)
+
+
+def test_commit_on_a_newer_one_is_rebased_part_by_part(session):
+    prompt = create_prompt(session.workspace, "support")
+    commit_messages(prompt, "Answer {question}.", "Be brief.")
+    page = open_playground(session, "?prompt=support")
+    texts = page.get_by_label("Text of the message")
+    texts.nth(0).fill("Answer {question} in French.")
+    newer = commit_messages(prompt, "Answer {question}.", "Be polite.")
+
+    dialog = open_commit_dialog(page, "French")
+    dialog.get_by_role("button", name="Commit").click()
+    conflict = dialog.locator("[data-conflict]")
+    expect(conflict).to_contain_text(f"A newer commit exists: {newer.commit_hash[:8]}.")
+    expect(conflict).to_contain_text("It changed message 2.")
+    conflict.get_by_text("See the difference from yours").click()
+    expect(conflict.locator("ins")).to_contain_text(["in French"])
+    assert axe_violations(page) == []
+    conflict.get_by_role("button", name="Rebase").click()
+    expect(conflict).to_contain_text("with its message 2")
+    dialog.get_by_role("button", name="Commit", exact=True).click()
+
+    expect(texts.nth(1)).to_have_value("Be polite.")
+    head = Repository.objects.for_workspace(session.workspace).get().head
+    assert head.parent_hash == newer.commit_hash
+    assert "Answer {question} in French." in json.dumps(head.manifest)
+    assert "Be polite." in json.dumps(head.manifest)
+    forget_conflicts(session)
+
+
+def test_conflicting_part_is_chosen_and_commit_on_top_replaces_the_newer_one(session):
+    prompt = create_prompt(session.workspace, "support")
+    commit_messages(prompt, "Answer {question}.")
+    page = open_playground(session, "?prompt=support")
+    text = page.get_by_label("Text of the message")
+    text.fill("Answer {question} in French.")
+    commit_messages(prompt, "Answer {question} politely.")
+
+    dialog = open_commit_dialog(page, "Theirs")
+    dialog.get_by_role("button", name="Commit").click()
+    dialog.get_by_role("button", name="Rebase").click()
+    dialog.get_by_label("Both changed message 1").select_option("theirs")
+    dialog.get_by_label("Both changed message 1").select_option("mine")
+    dialog.get_by_role("button", name="Commit", exact=True).click()
+    expect(dialog).to_be_hidden()
+    newest = commit_messages(prompt, "Answer {question} shortly.")
+    text.fill("Answer {question} in Greek.")
+    dialog = open_commit_dialog(page, "Greek")
+    dialog.get_by_role("button", name="Commit").click()
+    dialog.get_by_role("button", name="Commit on top").click()
+    dialog.get_by_role("button", name="Commit", exact=True).click()
+    expect(dialog).to_be_hidden()
+
+    head = Repository.objects.for_workspace(session.workspace).get().head
+    assert head.parent_hash == newest.commit_hash
+    assert "in Greek" in json.dumps(head.manifest)
+    assert head.number == 5
+    forget_conflicts(session)
 
 
 def test_narrow_screen_shows_one_column_and_the_variables_as_a_sheet(session):

@@ -18,24 +18,25 @@ METHODS = ["GET", "POST", "DELETE", "PUT"]
 
 
 @contextmanager
-def serve(agent_url: str, key: str, assistant_id: str, port: int) -> Iterator[str]:
-    """Serve the agent at this port; `/` is A2A, `/mcp` is MCP. Yields the address."""
+def serve(
+    agent_url: str, key: str, assistant_id: str, port: int, *, card_version: str = "1.0"
+) -> Iterator[str]:
+    """Serve the agent at this port; `/mcp` is MCP, all else A2A. Yields the address."""
     address = f"http://localhost:{port}"
+    agent_path = f"/a2a/{assistant_id}"
     client = httpx.AsyncClient(timeout=120)
 
     async def forward(request: Request) -> Response:
         path = request.url.path
         is_card = path.startswith("/.well-known/agent")
-        if is_card:
-            path = f"/a2a/{assistant_id}/.well-known/agent-card.json"
-        elif path == "/":
-            path = f"/a2a/{assistant_id}"
+        if "/mcp" not in path:
+            path = f"{agent_path}{'/.well-known/agent-card.json' if is_card else path}"
         # Spaces around a value are no part of it, and the client refuses to send them.
         headers = {n: v.strip() for n, v in request.headers.items() if n not in _NOT_FORWARDED}
         if "/mcp" in path:
             headers["host"] = request.headers["host"]  # the suite sends foreign ones
         if is_card:
-            headers.setdefault("a2a-version", "0.3")  # the kit reads the card of 0.3
+            headers.setdefault("a2a-version", card_version)
         outgoing = client.build_request(
             request.method,
             f"{agent_url}{path}",
@@ -47,7 +48,7 @@ def serve(agent_url: str, key: str, assistant_id: str, port: int) -> Iterator[st
         kept = {n: v for n, v in response.headers.items() if n not in _NOT_FORWARDED}
         if is_card:
             body = (await response.aread()).decode()
-            body = body.replace(f"{agent_url}/a2a/{assistant_id}", f"{address}/")
+            body = body.replace(f"{agent_url}{agent_path}", address)
             return Response(body, response.status_code, kept)
 
         async def relay() -> AsyncIterator[bytes]:

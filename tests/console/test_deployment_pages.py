@@ -1,4 +1,5 @@
 import html
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -13,7 +14,7 @@ from apps.deployments.models import (
     RevisionGraph,
     StatusChange,
 )
-from apps.deployments.queries import Stage, build_stages
+from apps.deployments.queries import NEWEST_TRACES, Stage, build_stages
 from apps.deployments.services import environment
 from tests.console.conftest import create_workspace_user, signed_in
 from tests.factories.deployments import DeploymentFactory, LogLineFactory, RevisionFactory
@@ -404,6 +405,26 @@ def test_metrics_tab_leads_to_the_monitoring_of_the_deployments_project(
     content = page.get(f"{base}/{deployment.pk}").content.decode()
 
     assert f'href="/o/{workspace.pk}/projects/p/{project.pk}/monitoring">Metrics' in content
+
+
+def test_deployment_page_shows_the_newest_traces_and_the_figures_of_a_day(
+    page, base, workspace, deployment
+):
+    serve(deployment)
+    now = datetime.now(UTC)
+    for number in range(NEWEST_TRACES + 1):
+        inputs = {"messages": [{"role": "user", "content": f"question {number}"}]}
+        start = now - timedelta(hours=20 * number + 1)
+        error = "ValueError: no" if number == 1 else None
+        stored_run(workspace, session_name=deployment.name, start=start, inputs=inputs, error=error)
+
+    response = page.get(f"{base}/{deployment.pk}")
+
+    assert re.findall(r">(question \d+)</a>", response.text) == [
+        f"question {number}" for number in range(NEWEST_TRACES)
+    ]
+    stats = response.context["traces"].stats
+    assert (stats["trace_count"], stats["error_rate"]) == (2, 0.5)
 
 
 def test_newest_failed_revision_is_retried(page, base, deployment):

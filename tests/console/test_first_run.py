@@ -71,6 +71,7 @@ def test_snippets_have_the_real_address_project_and_sample_agent(page, address, 
     assert f"/agents/{agent.slug}/runs/stream" in text
     assert "X-Api-Key: <your key>" in text
     assert "LANGSMITH_RUNS_ENDPOINTS='[" in text
+    assert f'slipway {settings.BASE_URL}/mcp --header "x-api-key: <your key>"' in text
     assert not ApiKey.objects.exists()
 
 

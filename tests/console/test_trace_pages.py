@@ -1,4 +1,5 @@
 import json
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -48,6 +49,45 @@ def test_empty_workspace_shows_how_to_send_a_trace(page, base, settings):
 
     assert "No traces yet" in content
     assert "LANGSMITH_ENDPOINT=https://slipway.example/api/v1" in steps
+
+
+def test_project_with_the_newest_run_is_first_and_names_sort(page, base, workspace, monkeypatch):
+    now = datetime.now(UTC)
+    for name, minutes in (("planner", 5), ("desk", 300), ("archive", 9)):
+        stored_run(workspace, session_name=name, start=now - timedelta(minutes=minutes))
+    ProjectFactory(workspace=workspace, name="unused", start_time=now - timedelta(days=3))
+    monkeypatch.setattr("apps.tracing.pages.projects.PROJECTS_PER_PAGE", 2)
+
+    def names(sort):
+        listed = []
+        cursor = ""
+        while cursor is not None:
+            context = page.get(base, {"after": cursor, "sort": sort}).context
+            listed.append([row.project.name for row in context["rows"]])
+            cursor = context["next_cursor"]
+        return listed
+
+    assert names("") == [["planner", "archive"], ["desk", "unused"]]
+    assert names("name") == [["archive", "desk"], ["planner", "unused"]]
+    assert page.get(base, {"after": "x"}).status_code == 400
+
+
+def test_graph_with_the_librarys_name_is_shown_by_its_graph_id(page, base, workspace):
+    metadata = {"extra": {"metadata": {"graph_id": "researcher"}}}
+    named, other = wire_run(name="LangGraph", **metadata), wire_run(name="LangGraph")
+    inner = wire_run(named, name="LangGraph", **metadata)
+    ingest(workspace, named, inner, other)
+    url = run_url(base, workspace, named["id"])
+
+    listed = page.get(url.rpartition("/r/")[0]).content.decode()
+    trace = page.get(f"{url}?view=tree")
+
+    assert re.findall(r'row-link truncate" href="[^"]+">(\w+)', listed) == [
+        "LangGraph",
+        "researcher",
+    ]
+    assert "<h2>researcher</h2>" in trace.text
+    assert [run.as_json()[3] for run in trace.context["tree"].runs] == ["researcher", "LangGraph"]
 
 
 def test_project_list_shows_projects_of_the_workspace(page, base, workspace):

@@ -20,7 +20,7 @@ import pytest
 from langsmith import Client
 from langsmith.utils import LangSmithConflictError, LangSmithError
 
-from tests.installation import Installation, wait_until
+from tests.installation import PATIENCE_SECONDS, Installation, wait_until
 
 pytestmark = [
     pytest.mark.lifecycle,
@@ -53,7 +53,8 @@ class Platform:
     def request(self, method: str, path: str, **options: Any) -> httpx.Response:
         """Send an idempotent request; repeat it while the platform does not answer."""
         url = f"{self.installation.url}{path}" if path.startswith("/v2/") else path
-        for _ in range(600):
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < deadline:
             try:
                 response = self.http.request(method, url, **options)
             except httpx.TransportError:
@@ -62,7 +63,7 @@ class Platform:
             if response.status_code not in {502, 503, 504}:
                 return response.raise_for_status()
             time.sleep(0.1)
-        raise AssertionError(f"{method} {path}: no answer in a minute")
+        raise AssertionError(f"{method} {path}: no answer")
 
     def kill(self, role: str) -> None:
         """Kill the process of the role and wait for its successor."""

@@ -289,7 +289,7 @@ def test_csv_has_a_column_for_each_key(api, chat):
     ]  # fmt: skip
     assert (rows[2]["inputs.text"], rows[2]["outputs.text"]) == ("in", "out")
     assert json.loads(rows[2]["metadata"]) == {"k": 1, "dataset_split": ["test"]}
-    assert (rows[3]["inputs.a"], rows[3]["inputs.b"], rows[3]["outputs.c"]) == ("1", "=2", "")
+    assert (rows[3]["inputs.a"], rows[3]["inputs.b"], rows[3]["outputs.c"]) == ("1", "'=2", "")
 
 
 def test_an_exported_jsonl_file_imports_to_the_same_examples(api, chat, monkeypatch):

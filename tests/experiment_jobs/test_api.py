@@ -199,3 +199,15 @@ def test_a_stopped_deployment_starts_no_experiment(api, dataset, agent):
     response = api.post(url_of(dataset), {"deployment_id": str(agent.pk)})
 
     assert (response.status_code, response.json()["code"]) == (503, "agent_stopped")
+
+
+def test_cancelled_jobs_count_towards_the_runs_of_a_day(api, dataset, agent, monkeypatch):
+    monkeypatch.setattr(jobs, "MAX_STEPS_PER_DAY", 5)
+    path, body = url_of(dataset), {"deployment_id": str(agent.pk)}
+    first = api.post(path, body).json()
+    api.post(f"/api/v1/experiment-jobs/{first['id']}/cancel", {})
+
+    refused = api.post(path, body)
+
+    assert (refused.status_code, refused.json()["code"]) == (429, "too_many_new_experiment_runs")
+    assert ExperimentJob.unscoped.count() == 1

@@ -12,6 +12,7 @@ from apps.audit.models import Entry
 from apps.experiment_jobs import errors
 from apps.experiment_jobs.models import ExperimentJob, ExperimentStep
 from apps.experiment_jobs.services import execution, jobs
+from apps.experiment_jobs.services.agent_runner import AgentRunner
 from apps.trace_store import Payload, RunQuery, run_store
 from apps.tracing.models import Project
 from apps.usage.quotas import UsageLimitExceeded
@@ -332,3 +333,23 @@ def test_old_steps_are_deleted_and_the_counts_stay(start):
     assert execution.delete_old_steps() == 3
 
     assert ExperimentJob.unscoped.get().succeeded_count == 3
+
+
+def test_a_step_that_cannot_be_started_does_not_stop_the_others(start, monkeypatch):
+    job, second = start(), start()
+    create = AgentRunner.start
+
+    def fail_for_one(runner, failing, step, inputs):
+        if failing.pk == job.pk and step.position == 1:
+            raise OverflowError
+        return create(runner, failing, step, inputs)
+
+    monkeypatch.setattr(AgentRunner, "start", fail_for_one)
+
+    advance(job)
+
+    second.refresh_from_db()
+    statuses = ExperimentStep.unscoped.filter(job=job).order_by("position")
+    assert list(statuses.values_list("status", flat=True)) == ["running", "failed", "running"]
+    assert ExperimentStep.unscoped.filter(job=second, status="running").count() == 3
+    assert job.failed_count == 1

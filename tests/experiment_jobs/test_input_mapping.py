@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from apps.experiment_jobs.errors import InvalidMapping
-from apps.experiment_jobs.input_mapping import MissingInput, build_input, check_mapping
+from apps.experiment_jobs.errors import InputTooLarge, InvalidMapping
+from apps.experiment_jobs.input_mapping import (
+    MAX_MAPPING_BYTES,
+    MissingInput,
+    build_input,
+    check_mapping,
+)
 
 INPUTS = {"question": "why?", "user": {"name": "ann", "age": 7}, "words": ["a", "b"]}
 
@@ -56,3 +61,21 @@ def test_deeply_nested_mappings_are_refused():
 
     with pytest.raises(InvalidMapping):
         check_mapping(mapping)
+
+
+@pytest.mark.parametrize(
+    "mapping",
+    [
+        {"a": "{{x}}" * 1000},
+        {f"a{number}": "{{x}}" for number in range(1000)},
+        [*["{{ x }}"] * 1000],
+    ],
+)
+def test_a_value_is_not_inserted_until_the_memory_is_full(mapping):
+    with pytest.raises(InputTooLarge):
+        build_input({"m": mapping}, {"x": "y" * 100_000})
+
+
+def test_large_mappings_are_refused():
+    with pytest.raises(InvalidMapping, match=str(MAX_MAPPING_BYTES)):
+        check_mapping({"a": "x" * MAX_MAPPING_BYTES})

@@ -66,7 +66,7 @@ def test_list_shows_scores_progress_and_baseline(page, url, scored, dataset, mak
     make_experiment(
         "third",
         description="smaller model",
-        extra={"metadata": {"model": "small", "num_repetitions": 4}},
+        extra={"metadata": {"model": "small", "num_repetitions": 4, "__ls_runner": "evaluate"}},
         plan={"num_examples": 3, "num_repetitions": 4},
     )
     dataset.baseline_experiment_id = base.project.pk
@@ -83,6 +83,8 @@ def test_list_shows_scores_progress_and_baseline(page, url, scored, dataset, mak
         response.content.decode()
     )
     assert "0 of 12" in text
+    assert "__ls_runner" not in text  # SDKs add it
+    assert "$0" not in text  # no run has a cost, which is not a cost of zero
 
 
 def test_list_is_searched_by_name_and_metadata(page, url, make_experiment):
@@ -133,6 +135,7 @@ def test_charts_have_a_point_for_each_experiment(page, url, scored):
     assert "correct" in text
     assert "#2 other 0.55 #1 base 0.5667" in text
     assert "Latency p50" in text
+    assert "Cost" not in text  # no run has one
 
 
 def test_baseline_is_set_and_cleared(  # noqa: PLR0917  (fixtures)
@@ -349,6 +352,7 @@ def test_summary_counts_better_and_worse_examples_with_links(page, url, scored):
     text, content = text_of(summary), html.unescape(summary.content.decode())
     assert "3 examples" in text
     assert "correct 0.567 0.55 -0.017 worse 1 worse 1 better" in text
+    assert "Tokens - - Cost - -" in text  # no run has any
     [link] = re.findall(r'href="([^"]+worse=[^"]+)"', content)[:1]
     assert names_of(page.get(link)) == ['{"question":0}']
     assert 'id="counts-B" hx-swap-oob="true"' in content

@@ -1,9 +1,9 @@
 """`make test`: run the tests in phases, each with a deadline, and state what failed.
 
-Phases run side by side, so that tests that wait leave the CPU to tests that compute; those that
-exhaust the machine run alone. A phase in which a test process died is repeated once as a whole; the
-closing lines say so. At a deadline the stacks of all test processes, the last log lines of the
-platforms and the sessions of PostgreSQL are printed.
+Phases run side by side, so that tests that wait leave the CPU to tests that compute. A phase in
+which a test process died is repeated once as a whole; the closing lines say so. At a deadline the
+stacks of all test processes, the last log lines of the platforms and the sessions of PostgreSQL are
+printed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tests.contract import deployment
 from tests.gate import run_folder
 from tests.gate.check import Check
 from tests.gate.cpu import read_cpu_seconds
-from tests.gate.phases import NAME, PHASES, SELECTED, STEPS, Phase
+from tests.gate.phases import NAME, PHASES, SELECTED, Phase
 from tests.gate.plugin import REPORT
 
 ENDS_AT = "GATE_ENDS_AT"
@@ -69,6 +69,7 @@ class Result:
 
     durations: Counter[str] = field(default_factory=Counter)
     """Seconds of each test, with its fixtures."""
+    cpu_of_tests: Counter[str] = field(default_factory=Counter)
 
     @property
     def ran(self) -> int:
@@ -104,41 +105,33 @@ class Gate:
         self._results: list[Result] = []
         self._interrupted: str | None = None
         self._check = Check(self._folder) if options.check else None
-        if options.paths:
-            self._steps: list[list[Phase]] = [[SELECTED]]
-        else:
-            chosen = options.phases
-            steps = [[phase for phase in step if phase.name in chosen] for step in STEPS]
-            self._steps = [step for step in steps if step]
+        self._phases = [SELECTED]
+        if not options.paths:
+            self._phases = [phase for phase in PHASES if phase.name in options.phases]
         signal.signal(signal.SIGINT, self._interrupt)
         signal.signal(signal.SIGTERM, self._interrupt)
 
     def run(self) -> int:
         """Run the phases and print the closing lines; return the exit code."""
-        if any(phase.needs_live for step in self._steps for phase in step):
+        if any(phase.needs_live for phase in self._phases):
             self._start_live_platform()
-        for step in self._steps:
-            threads = [
-                threading.Thread(
-                    target=self._run_phase, args=(phase,), kwargs={"is_shared": len(step) > 1}
-                )
-                for phase in step
-            ]
-            for thread in threads:
-                thread.start()
-            while any(thread.is_alive() for thread in threads):
-                if self._check is not None and self._check.is_red:
-                    self._interrupted = self._interrupted or "make check is red"
-                time.sleep(POLL_SECONDS)
+        threads = [
+            threading.Thread(target=self._run_phase, args=(phase,)) for phase in self._phases
+        ]
+        for thread in threads:
+            thread.start()
+        while any(thread.is_alive() for thread in threads):
+            if self._check is not None and self._check.is_red:
+                self._interrupted = self._interrupted or "make check is red"
+            time.sleep(POLL_SECONDS)
         return self._close()
 
-    def _run_phase(self, phase: Phase, *, is_shared: bool) -> None:
-        """Run the tests of the phase; `is_shared` if other phases run at the same time."""
+    def _run_phase(self, phase: Phase) -> None:
         arguments = self._arguments(phase)
         if arguments and not self._interrupted:
-            self._run_with_repetition(phase, arguments, is_shared=is_shared)
+            self._run_with_repetition(phase, arguments)
         if phase.needs_live:
-            # No later phase needs it: its scheduler and workers would compute for nothing.
+            # No other phase needs it: its scheduler and workers would compute for nothing.
             live.stop(self._folder)
         if phase is self._collector:
             self._is_collector_done.set()
@@ -151,7 +144,12 @@ class Gate:
     @property
     def _collector(self) -> Phase:
         """The phase that collects all tests, and so finds those of the other phases."""
-        return self._steps[0][0]
+        return self._phases[0]
+
+    @property
+    def _is_shared(self) -> bool:
+        """Whether phases run at the same time."""
+        return len(self._phases) > 1
 
     def _arguments(self, phase: Phase) -> list[str]:
         """Return pytest's arguments, once the tests of the phase are known; empty without any."""
@@ -185,13 +183,13 @@ class Gate:
 
         threading.Thread(target=start, name="live-platform", daemon=True).start()
 
-    def _run_with_repetition(self, phase: Phase, arguments: list[str], *, is_shared: bool) -> None:
-        result = self._run_pytest(phase, arguments, is_shared=is_shared)
+    def _run_with_repetition(self, phase: Phase, arguments: list[str]) -> None:
+        result = self._run_pytest(phase, arguments)
         if result.deaths and not self._interrupted:
             print(f"\nA test process died; the phase {phase.name!r} is repeated.", flush=True)
-            self._run_pytest(phase, arguments, is_shared=is_shared)
+            self._run_pytest(phase, arguments)
 
-    def _run_pytest(self, phase: Phase, arguments: list[str], *, is_shared: bool) -> Result:
+    def _run_pytest(self, phase: Phase, arguments: list[str]) -> Result:
         result = Result(phase)
         with self._lock:
             number = len(self._results)
@@ -203,7 +201,7 @@ class Gate:
             *arguments,
         ]  # fmt: skip
         if phase.is_parallel:
-            workers = phase.workers if is_shared else self._options.workers
+            workers = phase.workers if self._is_shared else self._options.workers
             command += ["--numprocesses", str(workers), "--dist", "loadgroup"]
             # pytest-xdist 3.8 loses tests after it has replaced a process.
             command += ["--max-worker-restart=0"]
@@ -215,7 +213,7 @@ class Gate:
             errors="replace", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
-        output = Output(process, phase.name if is_shared else "")
+        output = Output(process, phase.name if self._is_shared else "")
         deadline = min(began + phase.limit_minutes * 60, self._ends_at)
         try:
             result.exit_code = self._wait(process, deadline)
@@ -279,8 +277,8 @@ class Gate:
             _print_result(result)
         # A phase that was repeated counts by its second execution.
         final = list({result.phase.name: result for result in self._results}.values())
-        planned = [phase.name for step in self._steps for phase in step]
-        missing = sorted(set(planned) - {result.phase.name for result in final})
+        planned = {phase.name for phase in self._phases}
+        missing = sorted(planned - {result.phase.name for result in final})
         for name in missing:
             print(f"{name}: did not run")
         is_green = not self._interrupted and not missing
@@ -296,8 +294,10 @@ class Gate:
                 for test, reason in getattr(result, name):
                     print(f"{title} {test} - {reason}")
         durations = sum((result.durations for result in final), Counter[str]())
-        for test, seconds in durations.most_common(SLOWEST):
-            print(f"{seconds:6.1f} s {test}")
+        cpu = sum((result.cpu_of_tests for result in final), Counter[str]())
+        most = dict(durations.most_common(SLOWEST) + cpu.most_common(SLOWEST))
+        for test in sorted(most, key=lambda test: -durations[test]):
+            print(f"{durations[test]:6.1f} s, CPU {cpu[test]:5.1f} s {test}")
         minutes = (time.monotonic() - self._started_at) / 60
         state = "Green" if is_green else "RED"
         print(f"{state} after {minutes:.1f} min; repeated tests:", count("repeated", final))
@@ -384,6 +384,7 @@ def _read_report(path: Path, result: Result) -> None:
 def _add_test(entry: dict[str, Any], result: Result) -> None:
     test, outcome = entry["test"], entry["outcome"]
     result.durations[test] += entry["seconds"]
+    result.cpu_of_tests[test] += entry["cpu"]
     if outcome == "passed":
         result.passed += entry["when"] == "call"
     else:

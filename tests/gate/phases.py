@@ -17,19 +17,19 @@ class Phase:
     needs_live: bool = False
 
 
-UNIT = Phase("unit", 35, workers=3)
+# Its tests only compute: a third process would take as long to import them as it then saves.
+UNIT = Phase("unit", 40, workers=2)
 ENGINE = Phase("engine", 35, workers=3)
 LIVE = Phase("live", 40, workers=3, needs_live=True)
-# Tests that kill processes of a platform or exhaust the machine: nothing runs at the same time.
-SERIAL = Phase("serial", 20, workers=1, is_parallel=False)
+# Tests that attack one platform or kill its processes, one after the other.
+KILLS = Phase("kills", 35, workers=1, is_parallel=False)
 SELECTED = Phase("selected", 60, workers=3)
 """All tests of the paths that a caller named, in one phase."""
 
-PHASES = (UNIT, ENGINE, LIVE, SERIAL)
-STEPS = ((UNIT, ENGINE, LIVE), (SERIAL,))
-"""The phases of a step run side by side, the steps one after the other.
+PHASES = (UNIT, ENGINE, LIVE, KILLS)
+"""They run side by side: unit tests need the CPU, those of the others wait part of their time.
 
-Unit tests need the CPU, those of engine and live wait for other processes part of their time.
+The first one of a run collects all tests.
 """
 
 NAME = "SLIPWAY_TEST_PHASE"
@@ -40,7 +40,7 @@ def find_phase(item: pytest.Item) -> Phase:
     """Return the one phase that runs this test."""
     groups = {mark.args[0] for mark in item.iter_markers("xdist_group") if mark.args}
     if "machine" in groups:
-        return SERIAL
+        return KILLS
     is_browser = item.get_closest_marker("browser") or groups & {"browser", "use-stream"}
     if is_browser or item.get_closest_marker("live"):
         return LIVE

@@ -1,7 +1,8 @@
 """A pytest plugin: phases, deadlines, repetitions, and a report that the gate reads.
 
 The report has one JSON object a line, with `kind` "test" (a set-up, call or tear-down), "death" (of
-a process of pytest-xdist), "stop" (the phase ended early) or "cpu" (at its end).
+a process of pytest-xdist), "stop" (the phase ended early) or "cpu" (at its end). Times are in
+seconds of the clock, `cpu` in seconds of CPU of the test's process and its ended children.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ import os
 import signal
 import time
 from collections.abc import Generator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.gate.cpu import read_cpu_seconds
-from tests.gate.phases import PHASES, find_phase
+from tests.gate.phases import KILLS, PHASES, find_phase
 
 REPORT = "SLIPWAY_GATE_REPORT"
 """The environment variable with the report's path."""
@@ -30,16 +32,34 @@ REPEATED_MARKS = ("live", "integration", "lifecycle", "browser")
 TIMEOUT_SECONDS = {"lifecycle": 420, **dict.fromkeys(("live", "integration", "browser"), 360)}
 TIMEOUT_SECONDS["exhaustive"] = 360
 """Deadlines of tests that start platforms, build agents or call every route; others have 180 s."""
+KILLS_SECONDS = 540
+"""Of the phase `kills`, whose first test also starts a platform and deploys agents."""
 FIRST_WORKER = "gw0"
 COLLECTION_SECONDS = 300
 _REASON_LENGTH = 200
 _MEMBER = "Exception ignored in"
 
 
+@dataclass
+class _Cpu:
+    """The CPU seconds of this process that reports have counted."""
+
+    reported: float = 0.0
+
+
+_cpu = _Cpu()
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("slipway")
     group.addoption("--phase", choices=[phase.name for phase in PHASES], help="run one phase")
     group.addoption("--phases-to", type=Path, help="write the tests of each phase as JSON")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtestloop() -> Generator[None, object, object]:
+    _cpu.reported = read_cpu_seconds()
+    return (yield)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -93,6 +113,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if find_phase(item).name == phase_name]
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add the CPU time since the previous report of this process."""
+    report = yield
+    now = read_cpu_seconds()
+    report.cpu_seconds = now - _cpu.reported
+    _cpu.reported = now
+    return report
+
+
 def _check_group(config: pytest.Config, item: pytest.Item) -> None:
     """Fail if pytest-xdist has not seen the group of a test, which it would send to any process."""
     is_grouped = item.get_closest_marker("xdist_group") is not None
@@ -105,6 +135,8 @@ def _set_deadline_and_repetition(item: pytest.Item) -> None:
     marks = {mark.name for mark in item.iter_markers()}
     if "timeout" not in marks:
         seconds = [TIMEOUT_SECONDS[name] for name in marks & TIMEOUT_SECONDS.keys()]
+        if find_phase(item) is KILLS:
+            seconds.append(KILLS_SECONDS)
         if seconds:
             item.add_marker(pytest.mark.timeout(max(seconds)))
     # Unit and API tests depend on nothing that a repetition could excuse.
@@ -136,6 +168,7 @@ class Reporter:
             test=report.nodeid,
             when=report.when,
             seconds=round(report.duration, 3),
+            cpu=round(getattr(report, "cpu_seconds", 0.0), 3),  # none of a process that died
             reason=reason,
         )
         if report.failed and TIMEOUT_MESSAGE in reason:
@@ -151,6 +184,7 @@ class Reporter:
                 test=report.nodeid,
                 when="collect",
                 seconds=0.0,
+                cpu=0.0,
                 reason=_find_reason(report),
             )
 

@@ -188,7 +188,7 @@ def test_feedback_keys_beyond_the_limit_are_stated(page, workspace):
 
     section = load_dashboard(page, base, group="name").sections[-1]
 
-    assert (section.title, len(section.cards)) == ("Feedback Scores", MAX_FEEDBACK_KEYS)
+    assert (section.title, len(section.cards)) == ("Feedback scores", MAX_FEEDBACK_KEYS)
     assert section.note == "The 20 most frequent of 21 keys. Feedback is not grouped."
 
 

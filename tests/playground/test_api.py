@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from apps.core import errors as core_errors
 from apps.experiment_jobs.models import ExperimentJob
 from apps.organizations.services.workspaces import set_secrets
 from apps.playground.api import views
@@ -269,3 +273,32 @@ def test_agent_of_another_workspace_runs_no_experiment(api, workspace):
     body = {"dataset_id": str(dataset.pk), "deployment_id": str(dataset.pk)}
 
     assert api.post("/datasets/studio_experiment", body).status_code == 404
+
+
+def test_stream_of_results_ends_with_the_access_of_its_reader(
+    api, page, base, workspace, monkeypatch
+):
+    commit_body = {"repo": "asker", "setting": setting(), "create": True}
+    send(page, f"{base}/commits", commit_body)
+    dataset = make_dataset(workspace, {"question": "Why?"})
+    body = {"dataset_id": str(dataset.pk), "repo_handle": "asker"}
+    response = api.post("/datasets/playground_experiment/stream", body)
+
+    @contextlib.contextmanager
+    def reject(_: Any, on_rejected: Any) -> Iterator[None]:
+        on_rejected(core_errors.Unauthenticated())
+        yield
+
+    monkeypatch.setattr(views, "revalidating", reject)
+
+    assert [name for name, _ in events(response)] == ["start", "error"]
+
+
+def test_results_that_ended_out_of_order_are_sent_once():
+    sent = views._SentResults()
+
+    sent.add([1, 3])
+    sent.add([0, 2])
+    sent.add([5])
+
+    assert (sent.first, sent.others) == (4, {5})

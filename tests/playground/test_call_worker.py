@@ -100,3 +100,22 @@ def test_calls_of_a_stopped_worker_are_made_by_another_one(job, provider):
 
     assert (job.succeeded_count, job.failed_count) == (8, 0)
     assert sorted(ModelCall.unscoped.values_list("attempt", flat=True)) == [1] * 4 + [2] * 4
+
+
+def test_row_shows_the_reply_so_far(page, base, job, worker, provider):
+    provider.answer = Reply("word " * 2000, seconds_per_word=0.02)
+    advance(job)
+    worker.wake()
+
+    def read_texts() -> list[str]:
+        page_of_rows = page.get(f"{base}/experiments/rows?jobs={job.pk}&show=running").json()
+        results = [row["results"]["A"][0] for row in page_of_rows["rows"]]
+        assert {result["status"] for result in results} == {"running"}
+        return [result["partial"] or "" for result in results]
+
+    wait_until(lambda: [text[:5] for text in read_texts()] == ["word "] * 4, seconds=60)
+
+    all_rows = page.get(f"{base}/experiments/rows?jobs={job.pk}").json()
+    assert all_rows["total"] == 8
+    assert page.get(f"{base}/experiments/rows?jobs={job.pk}&show=failed").json()["rows"] == []
+    assert page.get(f"{base}/experiments/rows?jobs={job.pk}&show=x").status_code == 422

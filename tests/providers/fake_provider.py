@@ -29,6 +29,8 @@ class Reply:
     """Whether the connection closes in the middle of the reply."""
     raw: bytes | None = None
     """A body that is sent as it is."""
+    raw_error: str | None = None
+    """The body of an error in place of `error`."""
 
 
 class FakeProvider:
@@ -68,6 +70,8 @@ class FakeProvider:
             def _send(self, reply: Reply) -> None:
                 if reply.status != 200:
                     content = json.dumps({"error": {"message": reply.error}}).encode()
+                    if reply.raw_error is not None:
+                        content = reply.raw_error.encode()
                     self._send_head(reply, "application/json", len(content))
                     self.wfile.write(content)
                     return

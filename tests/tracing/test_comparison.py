@@ -72,9 +72,9 @@ def test_comparison_shows_the_differences_of_figures_and_scores(compared):
 
     assert figures == {
         "Latency": ("2.00 s", "3.00 s", "+1.00 s (+50 %)", "worse"),
-        "Prompt tokens": ("100", "75", "-25 (-25 %)", "better"),
-        "Completion tokens": ("10", "10", "0", ""),
-        "Total tokens": ("110", "85", "-25 (-23 %)", "better"),
+        "Input tokens": ("100", "75", "-25 (-25 %)", "better"),
+        "Output tokens": ("10", "10", "0", ""),
+        "Tokens": ("110", "85", "-25 (-23 %)", "better"),
         "Cost": ("$0.50", "$0.25", "-$0.25 (-50 %)", "better"),
         "helpful": ("0.5", "1", "+0.5 (+100 %)", "better"),
         "toxicity": ("0.5", "1", "+0.5 (+100 %)", "worse"),
@@ -216,7 +216,7 @@ def test_steps_of_two_traces_are_aligned_and_the_first_difference_is_named(page,
         figure.name: (figure.first, figure.second)
         for figure in response.context["comparison"].figures
     }
-    assert figures["Model calls"] == ("2", "2")
+    assert figures["LLM calls"] == ("2", "2")
     assert "Errors" not in figures
 
 

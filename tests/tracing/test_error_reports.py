@@ -64,8 +64,8 @@ def test_own_frames_have_paths_of_the_repository_and_library_frames_are_a_group_
 def test_message_of_a_plain_traceback_is_found_behind_its_frames_with_all_its_lines():
     report = build_error(
         "Traceback (most recent call last):\n"
-        '  File "/home/ann/desk/agent.py", line 5, in main\n    run()\n'
-        '  File "/home/ann/desk/lib/tools.py", line 2, in run\n    validate()\n'
+        '  File "/app/agent.py", line 5, in main\n    run()\n'
+        '  File "/app/lib/tools.py", line 2, in run\n    validate()\n'
         "pydantic.ValidationError: 2 errors for Order\nnumber\n  Input should be a number\n"
     )
 

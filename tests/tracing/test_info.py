@@ -47,3 +47,9 @@ def test_info_announces_the_multipart_routes_of_examples(api):
 @pytest.mark.parametrize("path", ["/ok", "/api/v1/ok", "/info/health"])
 def test_health_is_open(client, db, path):
     assert client.get(path).json() == {"ok": True}
+
+
+def test_info_names_the_processes_of_the_playground(client, db, settings):
+    settings.PLAYGROUND_PROCESSES = 2
+
+    assert client.get("/info").json()["components"] == {"playground": {"processes": 2}}

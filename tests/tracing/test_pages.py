@@ -577,7 +577,9 @@ def test_the_strip_counts_the_listed_runs(page, workspace):
 
     count, latency = page.get(f"{base}/strip").context["charts"]
 
-    assert [(line.name, sum(line.values)) for line in count.lines] == [("Error", 1), ("Success", 1)]
+    assert [(line.name, line.hue, sum(line.values)) for line in count.lines] == [
+        ("Success", "1", 1), ("Error", "error", 1),
+    ]  # fmt: skip
     assert max(value or 0 for value in latency.lines[0].values) == pytest.approx(1.0, rel=0.02)
     data = json.loads(bytes(count.data))
     assert len(data["times"]) == len(data["series"][0]["values"])
@@ -599,8 +601,9 @@ def test_control_flow_has_marks_of_its_own_and_is_no_error(page, workspace):
     details = {name: page.get(f"{base}/r/{ids[name]}").content.decode() for name in ids}
 
     assert [(line.name, sum(line.values)) for line in count.lines] == [
-        ("Error", 0), ("Success", 1), ("Interrupted", 1), ("Cancelled", 1),
+        ("Success", 1), ("Error", 0), ("Interrupted", 1), ("Cancelled", 1),
     ]  # fmt: skip
+    assert [line.hue for line in count.lines[2:]] == ["waiting", "warning"]
     counts = {value.label: value.count for value in statuses.values}
     assert counts == {"Success": 1, "Interrupted": 1, "Cancelled": 1}
     assert run_names(page.get(base + waiting.url)) == ["waits"]
@@ -642,7 +645,7 @@ def test_the_strip_counts_running_runs_apart(page, workspace):
     [count, _] = page.get(f"{base}/strip").context["charts"]
 
     assert [(line.name, sum(line.values)) for line in count.lines] == [
-        ("Error", 0), ("Success", 1), ("Running", 1),
+        ("Success", 1), ("Error", 0), ("Running", 1),
     ]  # fmt: skip
     [listed] = page.get(base + count.lines[2].href).context["list"].rows
     assert listed.row.status.value == "pending"
@@ -799,7 +802,7 @@ def test_all_figures_of_a_listed_project_have_the_same_period(page, workspace):
     [row] = response.context["rows"]
     assert (row.stats["trace_count"], row.stats["run_count"]) == (1, 1)
     assert row.counts.trace_count == 2
-    cells = re.findall(r'<td class="num" data-narrow="hide">([^<]*)</td>', response.text)
+    cells = re.findall(r'<td class="num"\s+data-narrow="hide">([^<]*)</td>', response.text)
     assert cells[:2] == ["1", "1"]
     assert f"Figures of the last {STATS_DAYS} days." in response.text
 

@@ -109,8 +109,9 @@ def test_a_run_is_read_back_as_it_was_sent(api, workspace, project):
     assert read["first_token_time"] == "2026-01-02T03:04:05.900000Z"
     assert read["error_preview"] == "ValueError('x') Traceback"
     assert read["child_run_ids"] is None
-    assert read["app_path"].startswith(
+    assert read["app_path"] == (
         f"/o/{workspace.pk}/projects/p/{project.pk}/r/{run['id']}?trace_id={run['id']}"
+        "&start_time=2026-01-02T03%3A04%3A05.678901%2B00%3A00"
     )
 
 

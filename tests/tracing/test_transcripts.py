@@ -187,7 +187,7 @@ def test_agent_called_by_a_tool_is_a_card_below_the_call(page, workspace, fields
     turn = transcript.blocks[1]
     [call_view] = turn.calls[0].calls
     [card] = call_view.agents
-    assert (card.agent.name, card.agent.turns, card.agent.tools) == ("researcher", 1, 0)
+    assert (card.agent.name, card.agent.model_calls, card.agent.tool_calls) == ("researcher", 1, 0)
     assert card.path == "support › researcher"  # noqa: RUF001 - as the page shows it
     assert [block.kind for block in card.blocks] == ["turn"]
     assert [block.kind for block in transcript.blocks] == ["input", "turn", "output"]
@@ -255,6 +255,33 @@ def test_feedback_stands_in_the_margin_of_its_block(page, workspace, desk):
     assert list(first.feedback) == [("helpful", "0.5")]
     assert "<span>helpful</span>0.5" in response.text
     assert "<span>helpful</span>" not in public.text
+
+
+def test_feedback_on_a_root_without_a_block_stands_in_the_head(page, workspace, desk):
+    ingest(workspace, *desk)
+    Feedback(workspace=workspace, run_id=desk[0]["id"], key="solved", score=1).save()
+
+    response = page.get(trace_url(workspace, desk[0]))
+
+    transcript = response.context["transcript"]
+    assert list(transcript.root_feedback) == [("solved", "1")]
+    assert response.text.count("<span>solved</span>1") == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "kinds"),
+    [
+        ("NotFound: no such parcel\n\nTraceback", ["input", "turn"]),
+        ("GraphRecursionError: limit", ["input", "turn", "error"]),
+    ],
+)
+def test_error_of_a_call_that_ended_the_trace_is_shown_once(page, workspace, desk, error, kinds):
+    root, chat, order, parcel, _ = desk
+    root |= {"error": error, "outputs": None}
+
+    transcript, _ = transcript_of(page, workspace, [root, chat, order, parcel])
+
+    assert [block.kind for block in transcript.blocks] == kinds
 
 
 def test_changed_keys_of_the_state_are_a_folded_block(page, workspace):

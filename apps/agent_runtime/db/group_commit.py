@@ -82,6 +82,8 @@ class GroupCommitWriter:
         self._writable = asyncio.Event()
         self._writable.set()
         self._is_closing = False
+        self._untold: set[UUID] = set()
+        """Started runs of A2A tasks whose clients are not notified yet."""
         self.accepts_claims = True
         self._task = self._loop.create_task(self._commit_batches(), name="group-commit")
 
@@ -258,6 +260,10 @@ class GroupCommitWriter:
             if batch.stream_chunks:
                 for statement, columns in statements.store_stream_chunks(batch.stream_chunks):
                     await run(statement, columns)
+            # Before the ends, which close the tasks of these runs.
+            untold = sorted(self._untold)
+            if untold:
+                await run(a2a.ADD_PUSHES_OF_STARTED, [untold])
             ended_rows = None
             if batch.run_ends:
                 ended_rows = await run(
@@ -291,6 +297,7 @@ class GroupCommitWriter:
                 heads = await run(statements.HEADS, [claims])
                 if free_slots.may_refuse(len(claims)):
                     unclaimed = await run(statements.UNCLAIMED, [claims])
+        self._untold.difference_update(untold)
         valid = (
             {FencingToken(*row) for row in await locked.fetchall()} if locked is not None else set()
         )
@@ -308,19 +315,29 @@ class GroupCommitWriter:
             head_by_thread = {row[0]: checkpoint_to_frame(row) for row in await heads.fetchall()}
         if webhook_runs:
             delivery_worker.wake()
-        if task_runs:
+        if task_runs or untold:
             push_worker.wake()
         self._notify(batch, valid, to_roll_back, runs, head_by_thread)
         started = [item.run_id for item in runs if a2a.TASK_MARKER in item.metadata]
         if started:
-            # In its own transaction, as it needs the runs that were claimed: it may be lost.
-            try:
-                await run(a2a.ADD_PUSHES_OF_STARTED, [started])
-            except TRANSIENT as error:
-                logger.warning("Clients of A2A are not notified of started tasks: %s", error)
+            await self._tell_started(connection, started)
         if unclaimed is not None:
             for thread, organization_id, deployment_id in await unclaimed.fetchall():
                 self._on_no_slot(thread, SlotOwner(organization_id, deployment_id))
+
+    async def _tell_started(self, connection: Connection, run_ids: list[UUID]) -> None:
+        """Notify clients of A2A of started tasks, in a transaction after that of the claims.
+
+        The claims have to answer first. If this fails, the next batch does it: no run ends before.
+        If the process dies, the runs are claimed again, and that claim notifies.
+        """
+        try:
+            await connection.execute(
+                a2a.ADD_PUSHES_OF_STARTED.encode(), [run_ids], prepare=True, binary=True
+            )
+        except TRANSIENT as error:
+            logger.warning("Clients of A2A are notified of started tasks later: %s", error)
+            self._untold.update(run_ids)
 
     def _list_known_runs(self, batch: WriteBatch) -> list[UUID]:
         """Return the runs that this worker knows; other claims have lost their answer."""

@@ -632,11 +632,9 @@ class _TaskStream:
         if not is_new:
             await self.end_run(task)
             return
-        if task.state not in _OPEN:
-            # The new run has ended: its events are still to be sent.
-            task = replace(task, state=TaskState.SUBMITTED, error=None)
-        self._task = task
-        await self.send(task.status_update())
+        # However far the new run is: its events are still to be sent from the first.
+        self._task = replace(task, state=TaskState.SUBMITTED, error=None)
+        await self.send(self._task.status_update())
 
     async def end_run(self, task: TaskView) -> None:
         """Send the artifact, unless all of it was sent, and the state at the end of a run."""

@@ -31,7 +31,7 @@ from apps.core import errors
 from apps.core.http.body_memory import MemoryOwner, body_memory_budget, caller_share
 from apps.core.http.middleware import as_app_error
 from apps.core.json import dumps
-from apps.core.request_context import RequestContext, enter
+from apps.core.request_context import RequestContext, agent_audience, enter
 from apps.core.sync_bridge import in_thread
 from apps.organizations.permissions import Permission
 
@@ -69,6 +69,7 @@ class Endpoint:
         other_statuses: Mapping[int, str] | None = None,
         aliases: tuple[str, ...] = (),
         challenge: Callable[[HttpRequestContext], str | None] | None = None,
+        is_audience: bool = False,
     ) -> None:
         """`path` is below the agent's address: `/threads/{thread_id}`.
 
@@ -82,9 +83,10 @@ class Endpoint:
           model, `Any` for any JSON or None for no body.
         - `aliases` are further paths with the same parameters, which are not documented.
         - `challenge` returns the `WWW-Authenticate` of a 401, which tells clients how to sign in.
+        - `is_audience`: it accepts the keys that are for the agent's MCP server only.
         """
         self.method, self.path, self.function = method, path, function
-        self.aliases, self._challenge = aliases, challenge
+        self.aliases, self._challenge, self._is_audience = aliases, challenge, is_audience
         self.tag, self.is_public, self.runs_on_loop = tag, is_public, runs_on_loop
         default = Permission.AGENTS_READ if method == "GET" else Permission.AGENTS_RUN
         self.permission = permission or default
@@ -112,7 +114,9 @@ class Endpoint:
     async def __call__(self, context: HttpRequestContext) -> None:
         """Answer the request."""
         client = context.scope.get("client")
-        enter(RequestContext(client[0] if client else None, context.request_id))
+        audience = agent_audience(context.path_params["slug"]) if self._is_audience else ""
+        ip = client[0] if client else None
+        enter(RequestContext(ip, context.request_id, audience=audience))
         try:
             response = await self._respond(context)
             if response is not None:

@@ -52,11 +52,8 @@ from apps.organizations.permissions import Permission
 
 JSONObject = dict[str, Any]
 SESSION_HEADER = "mcp-session-id"
-_SESSION_KEY, _REQUEST_KEY = "mcp_session", "mcp_request_id"
-"""Metadata of a run by which its client can cancel it."""
 CAPABILITIES: JSONObject = {"tools": {"listChanged": False}, "resources": {"listChanged": False}}
-SUBSCRIBE_SECONDS = 5.0
-"""The time that a question waits for the subscription of its answer."""
+_GONE = "The run is gone."
 _DECLINED = "The user did not answer the assistant's question."
 _OPEN_RUNS = """
 SELECT id FROM agent_server_agentrun
@@ -104,6 +101,7 @@ def get_resource_metadata(context: HttpRequestContext) -> Response:
     permission=Permission.AGENTS_READ,
     runs_on_loop=True,
     challenge=_challenge,
+    is_audience=True,
     raw_body_model=JsonRpcMessage,
     response=Any,
     other_statuses={202: "The notification is accepted."},
@@ -181,15 +179,64 @@ def _handle_notification(
     if message.method == "notifications/cancelled" and session and request_id is not None:
         context.admit(Permission.AGENTS_RUN)
         scope = context.admission.resolve_scope("threads", "update")
-        key = dumps_text({_SESSION_KEY: session.token, _REQUEST_KEY: request_id})
+        key = dumps_text(
+            {elicitation.SESSION_KEY: session.token, elicitation.REQUEST_KEY: request_id}
+        )
         rows = prepared_sql.fetch_rows(_OPEN_RUNS, [*scope.key, key])
         if rows:
             cancel_runs.cancel(scope, "interrupt", run_ids=[row[0] for row in rows])
-    elif message.response is not None and session and message.id is not None:
+    elif message.response is not None:
         context.admit(Permission.AGENTS_RUN)
-        payload = elicitation.pack_response(message.id, message.response)
-        dispatch.publish(elicitation.channel(session.token), payload)
+        if session is None or message.id is None:
+            raise _unknown_request(message.id)
+        elicitation.check_size(message.id, message.response)
+        _take_answer(context, session, message.id, message.response.get("result"))
     return Response(status=202)
+
+
+@transaction.atomic
+def _take_answer(
+    context: HttpRequestContext, session: Session, request_id: str | int, result: Any
+) -> None:
+    """Store an answer with the run that asks, and start a run with the last one.
+
+    The first answer of a request counts. Raises `RpcError` if no run of the session asks for it.
+    """
+    run_id, interrupt_id = elicitation.parse_request_id(request_id) or (None, "")
+    scope = Scope(context.admission.route)
+    locked = elicitation.lock_asking(scope, session, run_id) if run_id else None
+    if locked is None:
+        raise _unknown_request(request_id)
+    run, thread_id, run_fields = locked
+    if interrupt_id in run.answers:
+        return
+    interrupts = elicitation.pending(threads.get(scope, thread_id).interrupts)
+    open_ids = {str(interrupt["id"]) for interrupt in interrupts}
+    if interrupt_id not in open_ids or run.next_run or run.problem:
+        raise _unknown_request(request_id)
+    run.add_answer(scope, interrupt_id, result)
+    if run.answers.keys() < open_ids:
+        return
+    try:
+        answer = elicitation.to_resume_value(interrupts, run.answers)
+        body = RunBody.check({**run_fields, "command": {"resume": answer}})
+        scope, body = context.admission.authorize(
+            "threads", "create_run", body, thread_id=str(thread_id)
+        )
+        with transaction.atomic():
+            next_run = runs.create_on_thread(scope, thread_id, body)
+        run.set_next_run(scope, next_run.run_id)
+    except elicitation.Declined:
+        run.set_problem(scope, _DECLINED)
+    except (RpcError, errors.AppError) as error:
+        run.set_problem(scope, str(error))
+    channel = elicitation.channel(run.id)
+    prepared_sql.on_commit(lambda: dispatch.publish(channel, b""))
+
+
+def _unknown_request(request_id: str | int | None) -> RpcError:
+    text = "No call of the session waits for an answer to a request with this id."
+    return RpcError(messages.INVALID_REQUEST, text, status=400, request_id=request_id)
 
 
 # Resources
@@ -253,12 +300,13 @@ class _Call:
     def encode(self, result: JSONObject) -> bytes:
         return self.server.encode(self.message, result)
 
-    def run_body(self, **how: Any) -> RunBody:
-        return _run_body(self.message, self.tool, self.session, **how)
-
 
 def _run_body(message: McpMessage, tool: Tool, session: Session | None, **how: Any) -> RunBody:
-    by_client = {_SESSION_KEY: session.token, _REQUEST_KEY: message.id} if session else {}
+    by_client = (
+        {elicitation.SESSION_KEY: session.token, elicitation.REQUEST_KEY: message.id}
+        if session
+        else {}
+    )
     reports_progress = message.progress_token is not None
     return RunBody.check(
         {
@@ -366,10 +414,9 @@ async def _send_dialog(call: _Call, context: HttpRequestContext) -> None:
             return
         if "inputRequests" not in result:
             break
-        responses = await _ask(call, context, result["inputRequests"])
-        if responses is None:
+        outcome = await _ask(call, context, result["inputRequests"])
+        if outcome is None:
             return
-        outcome = await in_thread(_resume, call, responses)
         if isinstance(outcome, _Call):
             call = outcome
         else:
@@ -380,51 +427,47 @@ async def _send_dialog(call: _Call, context: HttpRequestContext) -> None:
 
 async def _ask(
     call: _Call, context: HttpRequestContext, requests: dict[str, JSONObject]
-) -> dict[str, Any] | None:
-    """Send the requests; return the results by interrupt, None if the client disconnected."""
-    assert call.session is not None and call.thread_id is not None  # noqa: S101, PT018
-    interrupt_ids = {f"{call.run_id}:{id_}": id_ for id_ in requests}
-    listener = elicitation.AnswerListener(call.session.token, interrupt_ids)
+) -> _Call | JSONObject | None:
+    """Send the requests; return the call with its next run, or the result of the call.
+
+    None if the client disconnected.
+    """
+    woken = asyncio.Event()
+    listener = elicitation.AnswerListener(call.run_id, woken)
     get_hub().listen(listener)
     try:
-        # An answer that comes before the subscription would be lost.
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(listener.is_subscribed.wait(), SUBSCRIBE_SECONDS)
-        for request_id, interrupt_id in interrupt_ids.items():
-            request = requests[interrupt_id]
+        for interrupt_id, request in requests.items():
+            request_id = elicitation.request_id_of(call.run_id, interrupt_id)
             frame = messages.encode_request(request_id, request["method"], request["params"])
             await context.write(sse.encode_event(b"message", frame))
-        async with context.keep_alive(listener.woken.set):
-            while not listener.is_complete and not context.must_end():
-                await listener.woken.wait()
-                listener.woken.clear()
+        async with context.keep_alive(woken.set):
+            while not context.must_end():
+                await woken.wait()
+                woken.clear()
+                outcome = await in_thread(_read_outcome, call)
+                if outcome is not None:
+                    return outcome
                 await context.write(sse.HEARTBEAT)
     finally:
         get_hub().remove_listener(listener)
-    if not listener.is_complete:
-        await in_thread(_delete_thread, call.scope, call.thread_id)
+    await in_thread(_delete_call_thread, call)
+    return None
+
+
+def _read_outcome(call: _Call) -> _Call | JSONObject | None:
+    """The call with the run that has the answers, or its result; None while answers are missing."""
+    run = elicitation.read_asking(call.scope, call.run_id)
+    if run is not None and run.next_run is not None:
+        return replace(call, run_id=run.next_run)
+    if run is not None and run.problem is None:
         return None
-    return {
-        interrupt_ids[request_id]: response.get("result")
-        for request_id, response in listener.responses.items()
-    }
+    _delete_call_thread(call)
+    return failure(_GONE if run is None or run.problem is None else run.problem)
 
 
-def _resume(call: _Call, responses: dict[str, Any]) -> _Call | JSONObject:
-    """Start a run with the answers; return the call of it, or the result of the call."""
-    assert call.thread_id is not None  # noqa: S101
-    try:
-        interrupts = elicitation.pending(threads.get(call.scope, call.thread_id).interrupts)
-        answer = elicitation.to_resume_value(interrupts, responses)
-        body = call.run_body(command={"resume": answer})
-        run = runs.create_on_thread(call.scope, call.thread_id, body)
-    except elicitation.Declined:
+def _delete_call_thread(call: _Call) -> None:
+    if call.thread_id is not None:
         _delete_thread(call.scope, call.thread_id)
-        return failure(_DECLINED)
-    except (RpcError, errors.AppError) as error:
-        _delete_thread(call.scope, call.thread_id)
-        return failure(str(error))
-    return replace(call, run_id=run.run_id)
 
 
 async def _wait(call: _Call, context: HttpRequestContext, *, heartbeat: bytes) -> JSONObject | None:
@@ -444,15 +487,15 @@ async def _wait(call: _Call, context: HttpRequestContext, *, heartbeat: bytes) -
             for event in events:
                 if event.name == END:
                     result = await _to_result(call, event)
-                    if call.thread_id is not None and "inputRequests" not in result:
-                        await in_thread(_delete_thread, call.scope, call.thread_id)
+                    if "inputRequests" not in result:
+                        await in_thread(_delete_call_thread, call)
                     return result
                 if token is not None and event.name == b"updates":
                     step += 1
                     await context.write(_progress_frame(token, step, event))
     if call.message.is_stateless or context.refusal is not None:
         if call.thread_id is not None:
-            await in_thread(_delete_thread, call.scope, call.thread_id)
+            await in_thread(_delete_call_thread, call)
         else:
             await in_thread(cancel_runs.cancel, call.scope, "interrupt", run_ids=[call.run_id])
     if context.refusal is not None:
@@ -474,7 +517,7 @@ async def _to_result(call: _Call, end: Event) -> JSONObject:
     """The result of an ended run; a failed run is a result too, which says why."""
     status = loads(end.data).get("status")
     if status in {"interrupted", "gone"}:
-        return failure("The run was cancelled." if status == "interrupted" else "The run is gone.")
+        return failure("The run was cancelled." if status == "interrupted" else _GONE)
     response = end.result
     if response is None:
         response = await in_thread(results.wait_result, call.scope, call.run_id)

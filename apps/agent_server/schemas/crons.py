@@ -84,7 +84,6 @@ CronChanges: type[CronChangesBase] = create_model(
     **{
         name: (field.rebuild_annotation() | None, None)
         for name, field in NewCron.model_fields.items()
-        if name != "assistant_id"
     },  # type: ignore[call-overload]
 )
 

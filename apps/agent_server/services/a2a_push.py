@@ -37,6 +37,7 @@ MAX_OPEN_PER_ORGANIZATION = 10_000
 """Addresses of all tasks that have not ended."""
 TOKEN_HEADER = "x-a2a-notification-token"  # noqa: S105  (a name)
 
+_LOCK_TASK = "SELECT 1 FROM agent_server_a2atask WHERE id = %s FOR NO KEY UPDATE"
 _COUNT_OPEN = """
 SELECT count(*) FROM (
     SELECT 1 FROM agent_server_a2apushconfig c
@@ -77,8 +78,11 @@ def save(scope: Scope, task: TaskView, config: PushConfig, *, is_legacy: bool) -
     # In 0.3 the id defaults to that of the task, so clients set and get without an id.
     config_id = config.config_id or (str(task.id) if is_legacy else str(uuid7()))
     workspace, _ = scope.key
+    # Equal requests at the same time create one configuration, and the limit holds.
+    if prepared_sql.fetch_row(_LOCK_TASK, [task.id]) is None:
+        raise A2AError(rpc.TASK_NOT_FOUND)
     rows = A2APushConfig.objects.for_workspace(workspace).filter(task_id=task.id)
-    row = rows.select_for_update().filter(config_id=config_id).first()
+    row = rows.filter(config_id=config_id).first()
     if row is None:
         if rows.count() >= MAX_PER_TASK:
             raise invalid(f"A task has at most {MAX_PER_TASK} push configurations.")

@@ -126,6 +126,9 @@ def update(scope: Scope, cron_id: UUID, changes: CronChangesBase) -> Cron:
         _check_webhook(scope, body)
     if fields.keys() & {"checkpoint", "checkpoint_id", "config"}:
         _check_checkpoints(scope, cron.thread, body)
+    if "assistant_id" in fields:
+        cron.assistant_id = _resolve_assistant_id(scope, body.assistant_id)
+        payload["assistant_id"] = str(cron.assistant_id)
     cron.metadata = {**cron.metadata, **fields.get("metadata", {})}
     _apply_body(cron, body, {name: value for name, value in payload.items() if value is not None})
     cron.save()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from apps.agent_server.services import deliveries
-from apps.webhooks.delivery_worker import LazyDeliveryWorker
+from apps.webhooks.delivery_worker import lazy_delivery_worker
 
-_worker = LazyDeliveryWorker(deliveries)
+_worker = lazy_delivery_worker(deliveries)
 wake, stop = _worker.wake, _worker.stop

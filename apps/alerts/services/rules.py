@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -30,6 +31,7 @@ from apps.alerts.querysets import AlertIncidentQuerySet
 from apps.alerts.services import evaluation, notices
 from apps.audit.actions import Action
 from apps.audit.services import Target, record
+from apps.core.errors import NotFound
 from apps.core.secrets import encrypt
 from apps.core.tenancy import get_or_404
 from apps.trace_store import filters
@@ -213,7 +215,8 @@ def close_incidents_of_deleted_scopes() -> None:
     is_gone |= Q(rule__deployment__deleted_at__isnull=False)
     rows = incidents.unclosed().filter(is_gone, workspace__deleted_at=None).select_related("rule")
     for incident in rows:
-        with transaction.atomic():
+        # A rule that is deleted meanwhile has closed its incidents itself.
+        with suppress(NotFound), transaction.atomic():
             rule = _lock(incident.rule)
             _close_incidents(rule)
             rule.save(update_fields=["level", "ok_count"])

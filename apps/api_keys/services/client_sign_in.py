@@ -1,4 +1,4 @@
-"""Sign-in of command-line clients by the device flow (RFC 8628), and refresh of their tokens.
+"""Sign-in of command-line clients by the device flow (RFC 8628), and the tokens of all clients.
 
 The access token is the secret of a personal key, so it is accepted where keys are, acts as its
 user, and is listed and revoked with the user's keys. Only digests are stored.
@@ -12,11 +12,18 @@ from datetime import timedelta
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import Q
 from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
 from apps.api_keys import errors
-from apps.api_keys.models import ApiKey, ClientSession, DeviceLogin, DeviceLoginState
+from apps.api_keys.models import (
+    ApiKey,
+    AuthorizationCode,
+    ClientSession,
+    DeviceLogin,
+    DeviceLoginState,
+)
 from apps.api_keys.services.issue_keys import issue_personal_key, latest_expiry, revoke_key
 from apps.api_keys.services.key_lookup import (
     ACCESS_PREFIX,
@@ -25,6 +32,7 @@ from apps.api_keys.services.key_lookup import (
     generate_secret,
     visible_prefix,
 )
+from apps.api_keys.services.oauth_clients import find_client
 from apps.audit.actions import Action
 from apps.core import errors as core_errors
 from apps.organizations.models import User
@@ -60,6 +68,7 @@ class Tokens:
     access_token: str
     refresh_token: str
     expires_in: int
+    scope: str
 
 
 def check_client(client_id: str) -> None:
@@ -67,8 +76,11 @@ def check_client(client_id: str) -> None:
         raise errors.InvalidClient
 
 
-def start_login(*, client_id: str, address: str | None) -> DeviceCodes:
-    """Create the login and return its codes, which are not stored."""
+def start_login(*, client_id: str, address: str | None, audience: str = "") -> DeviceCodes:
+    """Create the login and return its codes, which are not stored.
+
+    `audience` is the only MCP server that accepts its tokens; empty for no limit.
+    """
     check_client(client_id)
     codes = DeviceCodes(
         secrets.token_urlsafe(32),
@@ -79,6 +91,7 @@ def start_login(*, client_id: str, address: str | None) -> DeviceCodes:
         device_digest=digest(codes.device_code),
         user_code_digest=_digest_user_code(codes.user_code),
         address=address,
+        audience=audience,
         interval_seconds=POLL_INTERVAL_SECONDS,
         expires_at=timezone.now() + LOGIN_LIFETIME,
     )
@@ -120,6 +133,7 @@ def approve_login(*, user_code: str, user: User, workspace_id: UUID, scope: str)
         scopes=[scope],
         workspace_id=workspace_id,
         expires_at=login.expires_at,
+        audience=login.audience,
     )
     login.state, login.key = DeviceLoginState.APPROVED, key
     login.save(update_fields=["state", "key"])
@@ -149,19 +163,23 @@ def exchange_device_code(*, client_id: str, device_code: str) -> Tokens:
     raise failure
 
 
-def refresh_tokens(*, client_id: str, refresh_token: str) -> Tokens:
+def refresh_tokens(*, client_id: str, refresh_token: str, audience: str | None) -> Tokens:
     """Replace both tokens of a session. The refresh token is spent.
 
+    `audience`: that of the request, if it names an MCP server. Raises `InvalidTarget` for another
+    than that of a session with an audience.
     The previous access token stays valid until its expiry, for requests in flight and for other
     processes that read the same profile. A refresh token that was spent earlier ends the session:
     another process has a copy of it.
     """
-    check_client(client_id)
+    stored_id = client_id if client_id in CLIENTS else find_client(client_id).stored_id
     token_digest = digest(refresh_token)
     with transaction.atomic():
-        session = _lock_session(client_id, token_digest)
+        session = _lock_session(stored_id, token_digest)
         if session is None:
             raise errors.InvalidGrant
+        if session.key.audience and audience not in {None, session.key.audience}:
+            raise errors.InvalidTarget
         is_current = bytes(session.refresh_digest) == token_digest
         if is_current or session.refreshed_at > timezone.now() - REPEAT_INTERVAL:
             return _renew(session, token_digest)
@@ -175,9 +193,12 @@ def end_sessions() -> None:
     for session in ClientSession.objects.filter(expires_at__lte=now, key__revoked_at=None):
         revoke_key(key=session.key)
     expired = DeviceLogin.objects.filter(expires_at__lte=now)
-    for key in ApiKey.objects.unrevoked().filter(device_login__in=expired):
-        revoke_key(key=key)  # approved, but the client never came back
+    codes = AuthorizationCode.objects.filter(expires_at__lte=now)
+    is_approved = Q(device_login__in=expired) | Q(authorization_code__in=codes)
+    for key in ApiKey.objects.unrevoked().filter(is_approved, client_session=None):
+        revoke_key(key=key)  # the client never came back
     expired.delete()
+    codes.delete()
 
 
 def _check_poll(login: DeviceLogin) -> errors.OAuthError | None:
@@ -202,12 +223,17 @@ def _check_poll(login: DeviceLogin) -> errors.OAuthError | None:
 def _open_session(login: DeviceLogin) -> Tokens:
     if login.key_id is None:  # the table's constraint excludes it
         raise errors.InvalidGrant
-    key = _lock_usable_key(login.key_id)
     login.delete()
+    return open_session(login.key_id, login.client_id)
+
+
+def open_session(key_id: UUID, client_id: str) -> Tokens:
+    """Give the client the secret of an approved key, and a session to refresh it."""
+    key = _lock_usable_key(key_id)
     now, refresh_token = timezone.now(), generate_secret(REFRESH_PREFIX)
     session = ClientSession.objects.create(
         key=key,
-        client_id=login.client_id,
+        client_id=client_id,
         refresh_digest=digest(refresh_token),
         refreshed_at=now,
         expires_at=latest_expiry(key.organization, now + SESSION_LIFETIME),
@@ -233,13 +259,15 @@ def _issue(session: ClientSession, key: ApiKey, refresh_token: str) -> Tokens:
     key.expires_at = min(now + ACCESS_LIFETIME, session.expires_at)
     key.save()
     expires_in = int((key.expires_at - now).total_seconds())
-    return Tokens(access_token, refresh_token, expires_in)
+    return Tokens(access_token, refresh_token, expires_in, " ".join(key.scopes))
 
 
 def _lock_session(client_id: str, token_digest: bytes) -> ClientSession | None:
     """Return the session of a current or spent refresh token, unless it is over."""
-    rows = ClientSession.objects.select_for_update(of=("self",)).filter(
-        client_id=client_id, expires_at__gt=timezone.now(), key__revoked_at=None
+    rows = (
+        ClientSession.objects.select_for_update(of=("self",))
+        .select_related("key")
+        .filter(client_id=client_id, expires_at__gt=timezone.now(), key__revoked_at=None)
     )
     current = rows.filter(refresh_digest=token_digest).first()
     return current or rows.filter(previous_refresh_digest=token_digest).first()

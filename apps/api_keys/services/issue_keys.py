@@ -152,9 +152,11 @@ def issue_personal_key(
     scopes: Collection[str] = ("admin",),
     workspace_id: UUID | None = None,
     expires_at: datetime | None = None,
+    audience: str = "",
 ) -> tuple[ApiKey, str]:
     """Create a key that acts as the user; `workspace_id` is its default workspace.
 
+    `audience` is the only MCP server that accepts it; empty for no limit.
     Its scopes only restrict the user's permissions, so any scope is allowed.
     """
     organization = Organization.objects.get(pk=organization_id)
@@ -170,6 +172,7 @@ def issue_personal_key(
         scopes=_validate_scopes(scopes),
         created_by=person,
         expires_at=_validate_expiry(organization, expires_at),
+        audience=audience,
     )
     _record(Action.KEY_CREATED, key, after=_audit_values(key))
     return key, secret
@@ -271,6 +274,7 @@ def _audit_values(key: ApiKey) -> dict[str, Any]:
         "short_key": key.prefix,
         "kind": key.kind,
         "scopes": key.scopes,
+        **({"audience": key.audience} if key.audience else {}),
         "expires_at": key.expires_at,
         "owner": key.person.email if key.person is not None else None,
         "workspaces": [str(pk) for pk in key.workspaces.values_list("pk", flat=True)],

@@ -22,7 +22,7 @@ from django.utils import timezone
 
 from apps.api_keys.errors import WorkspaceRequired
 from apps.api_keys.models import ApiKey, ApiKeyQuerySet, KeyKind
-from apps.core import errors
+from apps.core import errors, request_context
 from apps.core.callers import Caller, OrganizationCaller, PersonCaller
 from apps.core.ttl_cache import TTLCache
 from apps.organizations.models import Workspace
@@ -78,8 +78,9 @@ class KeyInfo:
     person_id: UUID | None
 
 
-_callers: TTLCache[tuple[bytes, UUID | None], Caller] = TTLCache(CACHE_SECONDS)
-_organization_callers: TTLCache[bytes, OrganizationCaller] = TTLCache(CACHE_SECONDS)
+# With the audiences of the keys.
+_callers: TTLCache[tuple[bytes, UUID | None], tuple[Caller, str]] = TTLCache(CACHE_SECONDS)
+_organization_callers: TTLCache[bytes, tuple[OrganizationCaller, str]] = TTLCache(CACHE_SECONDS)
 _key_info: TTLCache[bytes, KeyInfo] = TTLCache(CACHE_SECONDS)
 
 
@@ -90,7 +91,18 @@ def caller_for_key(*, secret: str, workspace_id: UUID | None = None) -> Caller:
     without access, `WorkspaceRequired` if it is for several and none is named. Look-ups are by
     hash, so timing reveals nothing about other keys.
     """
-    return _callers.get((digest(secret), workspace_id), _look_up_caller)
+    caller, audience = _callers.get((digest(secret), workspace_id), _look_up_caller)
+    _check_audience(audience)
+    return caller
+
+
+def _check_audience(audience: str) -> None:
+    """Raise `Unauthenticated` if the key is for another MCP server than the request is."""
+    if not audience:
+        return
+    context = request_context.current()
+    if context is None or context.audience != audience:
+        raise errors.Unauthenticated("The token is for another resource.")
 
 
 def callers_for_keys(pairs: Collection[tuple[bytes, UUID]]) -> dict[tuple[bytes, UUID], Caller]:
@@ -123,7 +135,9 @@ def callers_for_keys(pairs: Collection[tuple[bytes, UUID]]) -> dict[tuple[bytes,
 
 def organization_caller_for_key(*, secret: str) -> OrganizationCaller:
     """Return the key's caller on its organization."""
-    return _organization_callers.get(digest(secret), _look_up_organization_caller)
+    caller, audience = _organization_callers.get(digest(secret), _look_up_organization_caller)
+    _check_audience(audience)
+    return caller
 
 
 def get_key_info(*, secret: str) -> KeyInfo:
@@ -140,6 +154,7 @@ def cached_organization_id(secret: str) -> UUID | None:
 def person_caller_for_key(*, secret: str) -> PersonCaller:
     """Return the user of a personal key; raises `NotFound` for service keys."""
     key = _get_live_key(digest(secret))
+    _check_audience(key.audience)
     if key.person_id is None:
         raise errors.NotFound("Service keys have no user. Use a personal key.")
     return PersonCaller(
@@ -156,7 +171,7 @@ def clear_cache() -> None:
         cache.clear()
 
 
-def _look_up_caller(pair: tuple[bytes, UUID | None]) -> Caller:
+def _look_up_caller(pair: tuple[bytes, UUID | None]) -> tuple[Caller, str]:
     key_digest, workspace_id = pair
     key = _get_live_key(key_digest)
     if workspace_id is None:
@@ -169,7 +184,7 @@ def _look_up_caller(pair: tuple[bytes, UUID | None]) -> Caller:
         )
     if caller is None:
         raise errors.Forbidden(_NO_WORKSPACE_ACCESS)
-    return caller
+    return caller, key.audience
 
 
 def _caller_for_person(key: ApiKey, person: Caller | None) -> Caller | None:
@@ -191,8 +206,12 @@ def _caller_for_service_key(key: ApiKey, workspace_id: UUID) -> Caller:
     )
 
 
-def _look_up_organization_caller(key_digest: bytes) -> OrganizationCaller:
+def _look_up_organization_caller(key_digest: bytes) -> tuple[OrganizationCaller, str]:
     key = _get_live_key(key_digest)
+    return _organization_caller(key), key.audience
+
+
+def _organization_caller(key: KeyWithWorkspaceIds) -> OrganizationCaller:
     permissions = organization_scope_permissions(key.scopes)
     if key.person is not None:
         person = organization_caller_for(user=key.person, organization_id=key.organization_id)

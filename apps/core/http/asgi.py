@@ -54,7 +54,7 @@ class AsgiRouter:
 
     async def __call__(self, scope: AsgiScope, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
-            await _lifespan(receive, send, self._on_startup)
+            await run_lifespan(receive, send, self._on_startup)
             return
         try:
             scope = merge_repeated_headers(scope)
@@ -162,11 +162,19 @@ def with_agent_path(scope: AsgiScope) -> AsgiScope:
     return {**scope, "path": f"/agents/{slug}{scope['path']}", "agent_root": f"/agents/{slug}"}
 
 
-async def _lifespan(receive: Any, send: Any, on_startup: Callable[[], None]) -> None:
+async def run_lifespan(
+    receive: Any,
+    send: Any,
+    on_startup: Callable[[], None],
+    on_shutdown: Callable[[], None] = lambda: None,
+) -> None:
+    """Call the functions at the start and at the end of the process, on the serving loop."""
     while True:
         message = await receive()
         if message["type"] == "lifespan.startup":
             on_startup()
+        else:
+            on_shutdown()
         await send({"type": f"{message['type']}.complete"})
         if message["type"] == "lifespan.shutdown":
             return

@@ -1,7 +1,7 @@
 """Readiness of the database, Redis and the Celery processes.
 
-Each Celery worker and beat renews a heartbeat, a short-lived Redis key of its role; `/readyz` reads
-the heartbeats.
+Each Celery worker, beat, and a playground process of its own renew a heartbeat, a short-lived Redis
+key of the role; `/readyz` reads the heartbeats.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from django.urls import path
 from apps.core.json import dumps
 
 ROLES = ("worker", "builder", "beat")
+PLAYGROUND = "playground"
 HEARTBEAT_SECONDS = 5
 HEARTBEAT_LIFETIME_SECONDS = 15
 
@@ -42,17 +43,23 @@ def _check_database() -> str:
     return "ok"
 
 
+def list_roles() -> tuple[str, ...]:
+    """Return the roles of processes that renew a heartbeat in this installation."""
+    return (*ROLES, PLAYGROUND) if settings.PLAYGROUND_PROCESSES else ROLES
+
+
 def _check_redis() -> dict[str, str]:
-    """Check Redis and the heartbeats of the Celery processes in it."""
+    """Check Redis and the heartbeats in it."""
+    roles = list_roles()
     try:
-        heartbeats = _client().mget([heartbeat_key(role) for role in ROLES])
+        heartbeats = _client().mget([heartbeat_key(role) for role in roles])
     except redis.RedisError:
-        return {"redis": "does not answer", **dict.fromkeys(ROLES, "unknown")}
+        return {"redis": "does not answer", **dict.fromkeys(roles, "unknown")}
     return {
         "redis": "ok",
         **{
             role: "ok" if beat else "no heartbeat"
-            for role, beat in zip(ROLES, heartbeats, strict=True)
+            for role, beat in zip(roles, heartbeats, strict=True)
         },
     }
 
@@ -70,21 +77,22 @@ def heartbeat_key(role: str) -> str:
 def clear_heartbeats(url: str) -> None:
     """Delete the heartbeats of an earlier start."""
     with redis.Redis.from_url(url, socket_timeout=HEARTBEAT_SECONDS) as client:
-        client.delete(*map(heartbeat_key, ROLES))
+        client.delete(*map(heartbeat_key, (*ROLES, PLAYGROUND)))
 
 
 @signals.worker_ready.connect
 def start_worker_heartbeat(sender: Any, **_: object) -> None:
     """Start the heartbeat; the node name `role@host` contains the role."""
-    _start_heartbeat(str(sender.hostname).partition("@")[0])
+    start_heartbeat(str(sender.hostname).partition("@")[0])
 
 
 @signals.beat_init.connect
 def start_beat_heartbeat(**_: object) -> None:
-    _start_heartbeat("beat")
+    start_heartbeat("beat")
 
 
-def _start_heartbeat(role: str) -> None:
+def start_heartbeat(role: str) -> None:
+    """Renew the heartbeat of the role until this process ends."""
     threading.Thread(target=_renew_heartbeat, args=[role], name="heartbeat", daemon=True).start()
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -27,6 +29,10 @@ from apps.datasets.services.transformations import transform
 from apps.datasets.wire import parse_object
 from apps.tracing import message_schemas
 
+MAX_STEPS = 1_000_000
+"""Rules that a check of one value applies, a few seconds."""
+_PAIRS_OF_A_STEP = 20
+_MAX_REFERENCES_WITH_UNEVALUATED = 16
 _PREBUILT = {
     "/public/schemas/v1/message.json": message_schemas.message_schema,
     "/public/schemas/v1/tooldef.json": message_schemas.tool_schema,
@@ -40,8 +46,18 @@ def check_schema(schema: dict[str, Any], field: str) -> None:
         type(validator).check_schema(schema)
         root = Resource.from_contents(schema, default_specification=DRAFT202012)
         resolver = _REGISTRY.resolver_with_root(root)
-        for reference in _references(schema):
+        references = list(_references(schema))
+        for reference in references:
             resolver.lookup(reference)
+        # The search for evaluated properties follows each reference, and counts no steps.
+        has_unevaluated = any(
+            keyword.startswith("unevaluated") for node in _objects(schema) for keyword in node
+        )
+        if has_unevaluated and len(references) > _MAX_REFERENCES_WITH_UNEVALUATED:
+            raise ValueError(
+                "next to `unevaluatedProperties` or `unevaluatedItems` a schema has at most"
+                f" {_MAX_REFERENCES_WITH_UNEVALUATED} references."
+            )
         for pattern in _patterns(schema):
             compile_pattern(pattern)
     except SchemaError as error:
@@ -89,8 +105,9 @@ def check_example(
     else:
         stored_inputs = bytes(inputs).decode()
         stored_outputs = None if parsed_outputs is None else bytes(outputs).decode()
-    problems = list(_find_problems(dataset, parsed_inputs, parsed_outputs))
-    return CheckedExample(stored_inputs, stored_outputs, problems)
+    problems = _find_problems(dataset, parsed_inputs, parsed_outputs)
+    first_problems = list(islice(problems, errors.MAX_PROBLEMS))
+    return CheckedExample(stored_inputs, stored_outputs, first_problems)
 
 
 def _find_problems(dataset: Dataset, inputs: Any, outputs: Any) -> Iterator[dict[str, Any]]:
@@ -121,7 +138,11 @@ class Violation:
 
 
 def find_violations(schema: dict[str, Any], value: Any) -> Iterator[Violation]:
-    """Yield the rules of a checked schema that the value breaks."""
+    """Yield the rules of a checked schema that the value breaks.
+
+    References may repeat a part of the schema exponentially often, so the steps are counted.
+    """
+    _steps.set([MAX_STEPS])
     try:
         for error in _validator(dumps_text(schema)).iter_errors(value):
             path = "".join(
@@ -130,6 +151,8 @@ def find_violations(schema: dict[str, Any], value: Any) -> Iterator[Violation]:
             yield Violation(path, str(error.validator or ""), error.message[:300])
     except RecursionError:
         yield Violation("", "", "The value or the schema is nested too deeply.")
+    except _TooManySteps:
+        yield Violation("", "", f"The check takes more than {MAX_STEPS} steps.")
     except Unresolvable as error:
         yield Violation("", "", f"The schema refers to the unknown {error.ref!r:.100}.")
 
@@ -138,15 +161,49 @@ def find_violations(schema: dict[str, Any], value: Any) -> Iterator[Violation]:
 def _validator(schema_text: str) -> Any:
     schema = loads(schema_text)
     base = validator_for(schema, default=Draft202012Validator)
-    linear = extend(
-        base,
-        {
-            "pattern": _pattern,
-            "patternProperties": _pattern_properties,
-            "additionalProperties": _additional_properties,
-        },
-    )
-    return linear(schema, registry=_REGISTRY)
+    linear = {
+        "pattern": _pattern,
+        "patternProperties": _pattern_properties,
+        "additionalProperties": _additional_properties,
+    }
+    keywords = {name: _counted(check) for name, check in (base.VALIDATORS | linear).items()}
+    keywords["uniqueItems"] = _charged_by_pairs(keywords["uniqueItems"])
+    return extend(base, keywords)(schema, registry=_REGISTRY)
+
+
+class _TooManySteps(Exception):
+    """The check of a value takes more than `MAX_STEPS`."""
+
+
+_steps: ContextVar[list[int]] = ContextVar("steps")
+"""The steps that are left of a check."""
+_Keyword = Callable[[Any, Any, Any, Any], Iterator[ValidationError] | None]
+
+
+def _charge(steps: int) -> None:
+    left = _steps.get()
+    left[0] -= steps
+    if left[0] < 0:
+        raise _TooManySteps
+
+
+def _counted(keyword: _Keyword) -> _Keyword:
+    def check(validator: Any, rule: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+        _charge(1)
+        yield from keyword(validator, rule, instance, schema) or ()
+
+    return check
+
+
+def _charged_by_pairs(unique_items: _Keyword) -> _Keyword:
+    """Objects and lists are compared in pairs."""
+
+    def check(validator: Any, rule: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+        if isinstance(instance, list) and any(isinstance(item, dict | list) for item in instance):
+            _charge(len(instance) ** 2 // _PAIRS_OF_A_STEP)
+        yield from unique_items(validator, rule, instance, schema) or ()
+
+    return check
 
 
 def _retrieve(uri: str) -> Resource[Any]:

@@ -13,6 +13,7 @@ from django.db.models import F, Func, Q, TextField
 
 from apps.core.json import dumps, dumps_text
 from apps.datasets.models import Dataset, ExampleRevision
+from apps.datasets.services.csv_cells import EXPORT_COLUMNS, protect_text
 from apps.datasets.services.transformations import convert_messages
 
 _BATCH_SIZE = 1000
@@ -52,7 +53,10 @@ def iterate_revisions(
 
 
 def export_csv(dataset: Dataset, version_at: datetime | None) -> Iterator[bytes]:
-    """Yield a table with a column for each top-level key; values that are no text are JSON."""
+    """Yield a table with a column for each top-level key; values that are no text are JSON.
+
+    Texts that a spreadsheet would evaluate begin with an apostrophe, which an import removes.
+    """
     version_at = version_at or dataset.latest_version_at
     columns = [
         (name, key)
@@ -61,7 +65,8 @@ def export_csv(dataset: Dataset, version_at: datetime | None) -> Iterator[bytes]
     ]
     buffer = io.StringIO(newline="")
     writer = csv.writer(buffer)
-    writer.writerow(["id", *(f"{name}.{key}" for name, key in columns), "metadata"])
+    first, last = EXPORT_COLUMNS
+    writer.writerow([first, *(f"{name}.{key}" for name, key in columns), last])
     for revision in iterate_revisions(dataset, version_at):
         values = {"inputs": revision.inputs, "outputs": revision.outputs or {}}
         cells = [_cell(values[name].get(key)) for name, key in columns]
@@ -84,7 +89,7 @@ def _take(buffer: io.StringIO) -> bytes:
 def _cell(value: Any) -> str:
     if value is None:
         return ""
-    return value if isinstance(value, str) else dumps_text(value)
+    return protect_text(value) if isinstance(value, str) else dumps_text(value)
 
 
 def _top_level_keys(dataset: Dataset, version_at: datetime, name: str) -> list[str]:

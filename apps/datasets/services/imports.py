@@ -12,15 +12,17 @@ from typing import Any
 import msgspec
 from django.db import transaction
 
-from apps.core.json import dumps, loads_exact
+from apps.core.json import MAX_DEPTH, dumps, is_too_deep, loads_exact
 from apps.datasets import errors
 from apps.datasets.models import Dataset
 from apps.datasets.services.content import check_example
+from apps.datasets.services.csv_cells import EXPORT_COLUMNS, restore_text
 from apps.datasets.services.examples import NewExample, build_contents
 from apps.datasets.services.versions import write_version
 from apps.datasets.wire import ABSENT, SPLIT_KEY, WireExample, merge_splits, parse_metadata
 
 PREVIEW_ROWS = 10
+MAX_COLUMNS = 2000
 _BATCH_SIZE = 2000
 _JSONL_SUFFIXES = (".jsonl", ".ndjson")
 _JSONL_KEYS = frozenset({"inputs", "outputs", "metadata", "split"})
@@ -79,11 +81,13 @@ class ImportedFile:
         head = _read_head(text)
         if not self.mapping.inputs:
             raise errors.FileRefused("Set `input_keys`: the columns that are inputs.")
-        missing = [name for name in self.mapping.columns if name not in head]
+        names = set(head)
+        missing = [name for name in self.mapping.columns if name not in names]
         if missing:
             raise errors.FileRefused(
                 f"The file has no column `{missing[0]:.100}`; it has {', '.join(head)[:500]}."
             )
+        is_export = head[0] == EXPORT_COLUMNS[0] and head[-1] == EXPORT_COLUMNS[1]
         reader = csv.reader(io.StringIO(text, newline=""), strict=True)
         try:
             next(reader)
@@ -94,14 +98,16 @@ class ImportedFile:
                         f"Row {number} has {len(cells)} cells, the head has {len(head)}.",
                         [{"row": number, "field": "", "message": "wrong number of cells"}],
                     )
-                values = map(_parse_cell, cells) if self.mapping.parses_json else cells
+                texts = map(restore_text, cells) if is_export else cells
+                values = map(_parse_cell, texts) if self.mapping.parses_json else texts
                 yield dict(zip(head, values, strict=True))
         except csv.Error as error:
             raise errors.FileRefused(f"Line {reader.line_num}: {error}.") from None
 
     def _jsonl_rows(self) -> Iterator[dict[str, Any]]:
         number = 0
-        for line in self._text().splitlines():
+        # Texts in JSON may have other line breaks, such as U+2028.
+        for line in self._text().split("\n"):
             if not line.strip():
                 continue
             try:
@@ -110,6 +116,8 @@ class ImportedFile:
                 raise _row_refused(number, "", f"not valid JSON: {error}") from None
             if not isinstance(row, dict):
                 raise _row_refused(number, "", "not a JSON object")
+            if is_too_deep(row, line.encode()):
+                raise _row_refused(number, "", f"nested deeper than {MAX_DEPTH} levels")
             yield row
             number += 1
 
@@ -146,6 +154,8 @@ def _read_head(text: str) -> list[str]:
         head = next(csv.reader(io.StringIO(text, newline=""), strict=True), [])
     except csv.Error as error:
         raise errors.FileRefused(f"Line 1: {error}.") from None
+    if len(head) > MAX_COLUMNS:
+        raise errors.FileRefused(f"A file has at most {MAX_COLUMNS} columns.")
     if not any(head):
         raise errors.FileRefused("The file is empty: its first line names the columns.")
     if len(set(head)) < len(head):
@@ -159,9 +169,10 @@ def _pick(row: Mapping[str, Any], mapping: Mapping[str, str]) -> dict[str, Any]:
 
 def _parse_cell(cell: str) -> Any:
     try:
-        return loads_exact(cell)
+        value = loads_exact(cell)
     except (ValueError, RecursionError):
         return cell
+    return cell if is_too_deep(value, cell.encode()) else value
 
 
 def _raw(value: Any) -> msgspec.Raw:
@@ -225,7 +236,8 @@ def preview_file(
         for row, example in enumerate(rows):
             wire = example.wire
             checked = check_example(dataset, wire.inputs, wire.outputs)
-            problems += ({"row": row, **problem} for problem in checked.problems)
+            if len(problems) < errors.MAX_PROBLEMS:
+                problems += ({"row": row, **problem} for problem in checked.problems)
             if row < PREVIEW_ROWS:
                 metadata, _ = merge_splits(parse_metadata(wire.metadata), wire.split)
                 outputs = None if checked.outputs is None else loads_exact(checked.outputs)

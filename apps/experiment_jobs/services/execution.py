@@ -19,7 +19,7 @@ from uuid import UUID
 
 import msgspec
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import DatabaseError, connection, transaction
 from django.utils import timezone
 
 from apps.core import errors as core_errors
@@ -251,6 +251,13 @@ def _start(job: ExperimentJob, count: int) -> bool:
         except (MissingInput, AppError) as error:
             failed.append(step)
             creates.append(_root_create(job, step, revision, error=str(error)))
+        except DatabaseError:
+            raise
+        except Exception:
+            # Otherwise the step is tried for ever, and no job of the organization advances.
+            logger.exception("The step %s cannot be started.", step.pk)
+            failed.append(step)
+            creates.append(_root_create(job, step, revision, error="Internal error."))
         else:
             step.status = StepStatus.RUNNING
             started.append(step)

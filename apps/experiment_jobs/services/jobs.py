@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from django.db import connection, transaction
+from django.db.models import Sum
 from django.utils import timezone
 
 from apps.audit.actions import Action
@@ -34,6 +35,8 @@ MAX_OPEN_JOBS = 20
 """Unfinished jobs of one workspace."""
 MAX_STEPS = 100_000
 """Runs of one job."""
+MAX_STEPS_PER_DAY = 1_000_000
+"""Runs of all jobs of a workspace; rows of cancelled ones are kept for a day, too."""
 MAX_REPETITIONS = 100
 MAX_CONCURRENCY = 64
 MAX_PREFIX_LENGTH = 900
@@ -91,7 +94,8 @@ def create_target_job(
 ) -> ExperimentJob:
     """Create the experiment with a step for each example and repetition; a task executes them.
 
-    Raises `NoExamples`, `TooManyRuns`, `TooManyJobs`, `InvalidMapping`, `ProjectNameTaken`.
+    Raises `NoExamples`, `TooManyRuns`, `TooManyJobs`, `TooManyNewRuns`, `InvalidMapping`, and
+    `ProjectNameTaken`.
     """
     dataset, workspace_id = plan.dataset, plan.dataset.workspace_id
     if plan.input_mapping is not None:
@@ -105,6 +109,10 @@ def create_target_job(
     jobs = ExperimentJob.objects.for_workspace(workspace_id)
     if jobs.unfinished().count() >= MAX_OPEN_JOBS:
         raise errors.TooManyJobs
+    count = len(example_ids) * plan.repetitions
+    recent = jobs.filter(created_at__gt=timezone.now() - timedelta(days=1))
+    if (recent.aggregate(sum=Sum("total_count"))["sum"] or 0) + count > MAX_STEPS_PER_DAY:
+        raise errors.TooManyNewRuns
     job = ExperimentJob(
         workspace_id=workspace_id,
         dataset=dataset,
@@ -119,7 +127,7 @@ def create_target_job(
         evaluator_rule_ids=rule_ids,
         repetitions=plan.repetitions,
         concurrency=plan.concurrency,
-        total_count=len(example_ids) * plan.repetitions,
+        total_count=count,
         created_by_id=user_id,
     )
     job.save(force_insert=True)

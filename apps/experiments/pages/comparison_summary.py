@@ -13,7 +13,7 @@ from apps.experiments.pages.comparison import (
     compared_experiments,
 )
 from apps.experiments.pages.comparison_state import ComparisonState
-from apps.experiments.pages.experiment_list import format_score
+from apps.experiments.pages.experiment_list import format_score, without_empty_sums
 from apps.experiments.services.results import ResultQuery
 from apps.feedback.services import example_scores
 from apps.feedback.services.configs import keys_with_lower_better
@@ -86,7 +86,8 @@ def count_rows(keys: Sequence[str]) -> int:
 def load_summary(state: ComparisonState, query: ResultQuery) -> ComparisonSummary:
     """Load the statistics of the experiments; filters do not limit them."""
     ids = query.experiment_ids
-    stats = statistics.project_stats(query.workspace_id, ids, select=_SELECTED)
+    reported = statistics.project_stats(query.workspace_id, ids, select=_SELECTED)
+    stats = {item: without_empty_sums(values) for item, values in reported.items()}
     changes = example_scores.compare_with_baseline(
         query.workspace_id, ids[0], ids, comparison_id=query.comparison_id
     )

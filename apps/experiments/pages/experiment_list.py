@@ -20,6 +20,7 @@ from apps.feedback.services.example_scores import BINS, ScoreRange
 from apps.tracing.models import Project
 from apps.tracing.querysets import ProjectQuerySet
 from apps.tracing.services import statistics
+from apps.tracing.services.facets import is_technical
 from apps.tracing.services.projects import experiment_numbers, experiment_progress
 
 PAGE_SIZE = 25
@@ -167,13 +168,13 @@ class ExperimentRow:
             for name, item in pairs
             if isinstance(item, str | int | float)
             and name not in _CLIENT_METADATA
+            and not is_technical(name)
             and len(str(item)) <= 60
         ][:4]
 
 
 _CLIENT_METADATA = frozenset(
-    {"dataset_version", "dataset_splits", "num_repetitions", "ls_run_depth", "revision_id"}
-    | {"ls_example_dataset_split", "example_version", "langsmith_sdk_version"}
+    {"dataset_version", "dataset_splits", "num_repetitions", "revision_id", "example_version"}
 )
 
 
@@ -230,7 +231,15 @@ def load_list(dataset: Dataset, state: ExperimentListState) -> ExperimentList:
 def load_stats(dataset: Dataset, projects: Sequence[Project]) -> Mapping[UUID, Mapping[str, Any]]:
     """Return statistics by experiment, as the API names them."""
     ids = [project.pk for project in projects]
-    return statistics.project_stats(dataset.workspace_id, ids, select=SELECTED_STATS)
+    stats = statistics.project_stats(dataset.workspace_id, ids, select=SELECTED_STATS)
+    return {item: without_empty_sums(values) for item, values in stats.items()}
+
+
+def without_empty_sums(stats: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the statistics with None for sums of tokens and cost that no run has reported."""
+    tokens, cost = stats["total_tokens"], stats["total_cost"]
+    is_priced = cost is not None and float(cost) > 0
+    return {**stats, "total_tokens": tokens or None, "total_cost": cost if is_priced else None}
 
 
 def keys_of(stats: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -40,8 +40,9 @@ def average_by_example(
             values,
             binary=True,
         )
-        for project_id, example_id, score in cursor:
-            averages.setdefault(project_id, {})[example_id] = score
+        rows = cursor.fetchall()
+    for project_id, example_id, score in rows:
+        averages.setdefault(project_id, {})[example_id] = score
     return averages
 
 

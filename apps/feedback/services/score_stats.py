@@ -220,9 +220,10 @@ class _Row(NamedTuple):
 def _fetch_stats(statement: str, values: list[Any]) -> Mapping[Any, FeedbackStats]:
     stats: dict[Any, FeedbackStats] = {}
     with raw_cursor() as cursor:
-        cursor.execute(sql(statement), values)
-        for subject, key, *columns in cursor:
-            stats.setdefault(_as_key(subject), {})[key] = _stats_json(_Row(*columns))
+        cursor.execute(sql(statement), values, binary=True)
+        rows = cursor.fetchall()
+    for subject, key, *columns in rows:
+        stats.setdefault(_as_key(subject), {})[key] = _stats_json(_Row(*columns))
     return stats
 
 

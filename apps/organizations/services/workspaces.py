@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 from uuid import UUID
 
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
 from apps.audit.actions import Action
@@ -188,8 +188,11 @@ def set_secrets(
 ) -> None:
     """Set the secrets, and delete those whose value is None, in one transaction.
 
-    The API lists only names; `secret_value` decrypts a value for internal use.
+    The API lists only names; `secret_value` decrypts a value for internal use. Raises what the
+    `secrets_changing` hooks raise.
     """
+    _lock_secrets(workspace_id)
+    hooks.secrets_changing(workspace_id, values)
     rows = WorkspaceSecret.objects.for_workspace(workspace_id)
     deleted_keys = [key for key, value in values.items() if value is None]
     deleted = sorted(rows.filter(key__in=deleted_keys).values_list("key", flat=True))
@@ -222,6 +225,15 @@ def set_secrets(
                 after={"names": names},
                 workspace_id=workspace_id,
             )
+
+
+def _lock_secrets(workspace_id: UUID) -> None:
+    """Let one transaction at a time check and change the secrets of the workspace."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))",
+            [f"secrets of workspace {workspace_id}"],
+        )
 
 
 def secret_value(workspace_id: UUID, key: str) -> str | None:

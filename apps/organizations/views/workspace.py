@@ -183,8 +183,12 @@ def settings_secrets(request: PageRequest) -> HttpResponse:
 @workspace_page(Permission.SECRETS_WRITE)
 def settings_secret_delete(request: PageRequest) -> HttpResponse:
     key = request.POST.get("key", "").replace("\0", "")
-    _save_secrets(request, {key: None})
-    messages.success(request, f"{key} was deleted.")
+    try:
+        _save_secrets(request, {key: None})
+    except errors.Conflict as error:
+        messages.error(request, error.detail)
+    else:
+        messages.success(request, f"{key} was deleted.")
     return redirect("settings-secrets", request.caller.workspace_id)
 
 

@@ -16,6 +16,8 @@ from apps.platform_mcp.tools.shared import PageArguments
 
 MAX_RUNS = 100
 MAX_TURNS = 100
+MAX_PROJECTS = 20
+"""Of one search; each is a request to the API."""
 _TRACE_FIELDS = (
     "run_type", "error", "inputs", "outputs", "total_tokens", "total_cost", "feedback_stats",
     "app_path", "thread_id", "name", "start_time", "end_time", "status",
@@ -53,7 +55,9 @@ def list_projects(api: PlatformApi, arguments: ListProjects) -> JSONObject:
 
 
 class FetchRuns(PageArguments):
-    project_name: Texts = Field(description="The project's name, or a list of names.")
+    project_name: Texts = Field(
+        max_length=MAX_PROJECTS, description="The project's name, or a list of names."
+    )
     limit: int = Field(50, ge=1, description=f"Runs in all pages, {MAX_RUNS} at most.")
     trace_id: UUID | None = None
     run_type: str | None = Field(None, description="llm, chain, tool, retriever, ...")

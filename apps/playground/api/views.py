@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
@@ -13,6 +14,13 @@ from django.http.response import HttpResponseBase
 from drf_spectacular.utils import extend_schema
 from rest_framework.response import Response
 
+from apps.api_keys.authentication import api_key_from_headers
+from apps.api_keys.live_reauth import (
+    Credential,
+    key_credential,
+    revalidating,
+    session_credential,
+)
 from apps.core import errors as core_errors
 from apps.core.api import ApiRequest, WorkspaceAPIView
 from apps.core.callers import Caller
@@ -31,6 +39,7 @@ from apps.experiment_jobs.services import jobs
 from apps.experiment_jobs.services.jobs import MAX_CONCURRENCY, MAX_REPETITIONS, JobPlan
 from apps.experiment_jobs.services.jobs import START_PERMISSIONS as AGENT_PERMISSIONS
 from apps.experiment_jobs.statuses import StepStatus
+from apps.organizations.models import User
 from apps.organizations.permissions import Permission
 from apps.playground.errors import BadSetting
 from apps.playground.manifests import read_manifest
@@ -241,9 +250,18 @@ class PlaygroundExperimentStreamView(WorkspaceAPIView):
         The experiment continues if the reader leaves, and after the hour at which a stream ends.
         """
         job = _create_job(request)
-        return LoopResponse(
-            _stream_results(request.auth, job), content_type=EVENT_STREAM, headers=STREAM_HEADERS
-        )
+        stream = _stream_results(request.auth, job, _credential_of(request))
+        return LoopResponse(stream, content_type=EVENT_STREAM, headers=STREAM_HEADERS)
+
+
+def _credential_of(request: ApiRequest) -> Credential:
+    """What the reader of a stream has to keep: the key, or the session."""
+    permission, workspace_id = Permission.EXPERIMENTS_READ, request.auth.workspace_id
+    if secret := api_key_from_headers(request.headers):
+        return key_credential(secret, workspace_id, permission)
+    user, key = request.user, request.session.session_key
+    assert isinstance(user, User)  # noqa: S101 (a caller without a key has a session)
+    return session_credential(key or "", user, workspace_id, permission)
 
 
 def _create_job(request: ApiRequest) -> ExperimentJob:
@@ -285,31 +303,55 @@ def _read_setting(caller: Caller, body: PlaygroundExperimentBody) -> Setting:
     return setting
 
 
-async def _stream_results(caller: Caller, job: ExperimentJob) -> AsyncGenerator[bytes, None]:
-    yield _event("start", job_json(job))
-    sent: set[UUID] = set()
-    deadline = time.monotonic() + MAX_STREAM_SECONDS
-    while True:
-        progress, results = await in_thread(_read_results, caller, job.pk, sent)
-        for result in results:
-            yield _event("result", result)
-        if progress["status"] not in {"running", "cancelling"} or time.monotonic() > deadline:
-            yield _event("end", progress)
-            return
-        yield b": ping\n\n"
-        await asyncio.sleep(POLL_SECONDS)
+@dataclass
+class _SentResults:
+    """The positions of sent results: all before `first`, and the few that ended out of order."""
+
+    first: int = 0
+    others: set[int] = field(default_factory=set)
+
+    def add(self, positions: Iterable[int]) -> None:
+        self.others.update(positions)
+        while self.first in self.others:
+            self.others.remove(self.first)
+            self.first += 1
+
+
+async def _stream_results(
+    caller: Caller, job: ExperimentJob, credential: Credential
+) -> AsyncGenerator[bytes, None]:
+    refusals: list[core_errors.AppError] = []
+    with revalidating(credential, refusals.append):
+        yield _event("start", job_json(job))
+        sent = _SentResults()
+        deadline = time.monotonic() + MAX_STREAM_SECONDS
+        while True:
+            progress, results = await in_thread(_read_results, caller, job.pk, sent)
+            if refusals:
+                yield _event("error", refusals[0].as_json())
+                return
+            for result in results:
+                yield _event("result", result)
+            if progress["status"] not in {"running", "cancelling"} or time.monotonic() > deadline:
+                yield _event("end", progress)
+                return
+            yield b": ping\n\n"
+            await asyncio.sleep(POLL_SECONDS)
 
 
 def _read_results(
-    caller: Caller, job_id: UUID, sent: set[UUID]
+    caller: Caller, job_id: UUID, sent: _SentResults
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return the progress, and the results that were not sent yet, which count as sent then."""
     # Read before the results, so that none of a finished job is missing.
     job = jobs.get_job(caller.workspace_id, job_id)
     steps = ExperimentStep.objects.for_workspace(caller.workspace_id).filter(job=job)
-    ended = steps.filter(status__in=[StepStatus.SUCCEEDED, StepStatus.FAILED])
-    new = list(ended.exclude(pk__in=sent).order_by("position")[:MAX_PAGE_SIZE])
-    sent.update(step.pk for step in new)
+    ended = steps.filter(
+        status__in=[StepStatus.SUCCEEDED, StepStatus.FAILED], position__gte=sent.first
+    )
+    rest = ended.exclude(position__in=sent.others).order_by("position")
+    new = list(rest[:MAX_PAGE_SIZE])
+    sent.add(step.position for step in new)
     is_more = len(new) == MAX_PAGE_SIZE
     progress = {**job_json(job), **({"status": "running"} if is_more else {})}
     return progress, experiments.step_results(caller, job, new)

@@ -11,6 +11,8 @@ from django.urls import reverse
 
 from apps.datasets.models import Dataset, ExampleRevision
 from apps.datasets.services.tags import list_splits, list_tags
+from apps.deployments.models import Deployment
+from apps.deployments.statuses import DeploymentStatus
 from apps.prompts.models import Repository, RepositoryType
 
 MAX_CHOICES = 200
@@ -19,6 +21,7 @@ _SAMPLED_EXAMPLES = 50
 _NO_ID = UUID(int=0)
 _URL_NAMES = {
     "stream": "playground-stream",
+    "tool_call": "playground-tool-call",
     "draft": "playground-draft",
     "shares": "playground-shares",
     "prefill": "playground-prefill",
@@ -168,12 +171,14 @@ def empty_state(catalogue: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def list_urls(workspace_id: UUID) -> dict[str, str]:
-    """Return the addresses of the routes; `JOB` and `DATASET` stand for the ids of rows."""
+    """Return the addresses of the routes; capital words such as `JOB` stand for ids."""
     urls = {name: reverse(url_name, args=[workspace_id]) for name, url_name in _URL_NAMES.items()}
     cancel = reverse("playground-experiment-cancel", args=[workspace_id, _NO_ID])
     dataset = reverse("playground-dataset", args=[workspace_id, _NO_ID])
+    prompt_diff = reverse("prompt-diff", args=[workspace_id, "REPO", "COMMIT"])
     return {
         **urls,
+        "prompt_diff": prompt_diff,
         "job": cancel.removesuffix("/cancel").replace(str(_NO_ID), "JOB"),
         "dataset": dataset.replace(str(_NO_ID), "DATASET"),
     }
@@ -192,6 +197,14 @@ def list_prompts(workspace_id: UUID) -> list[dict[str, str | None]]:
     )
     values = rows.order_by("-updated_at").values_list("handle", "head__commit_hash")
     return [{"repo": handle, "head": commit_hash} for handle, commit_hash in values[:MAX_CHOICES]]
+
+
+def list_agents(workspace_id: UUID) -> list[dict[str, str]]:
+    """Return the deployed agents that a member can call, by name."""
+    rows = Deployment.objects.for_workspace(workspace_id).present()
+    rows = rows.exclude(active_revision=None).exclude(status=DeploymentStatus.STOPPED)
+    rows = rows.order_by("name")
+    return [{"slug": row.slug, "name": row.name} for row in rows[:MAX_CHOICES]]
 
 
 def list_datasets(workspace_id: UUID) -> list[Dataset]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -11,6 +12,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
 from apps.core import errors
+from apps.core.callers import Caller
 from apps.datasets.services.datasets import get_dataset
 from apps.organizations.permissions import Permission
 from apps.playground.pages import presentation
@@ -38,6 +40,8 @@ class Opening:
     """The read-only link that was opened."""
     replaces_draft: bool = False
     """Whether the person has a draft that the first change replaces."""
+    shows_draft: bool = False
+    draft_saved_at: datetime | None = None
 
 
 @require_GET
@@ -50,15 +54,20 @@ def playground(request: PageRequest) -> HttpResponse:
     state = presentation.complete_state(opening.state)
     may_write = caller.may(Permission.PROMPTS_WRITE)
     may_read_datasets = caller.may(Permission.DATASETS_READ)
+    agents = presentation.list_agents(caller.workspace_id) if _may_call_agents(caller) else []
     config = {
         "urls": presentation.list_urls(caller.workspace_id),
         "catalogue": catalogue,
         "state": state,
         "recorded": opening.recorded,
+        "owner": f"{request.user.pk} {caller.workspace_id}",
+        "agents": agents,
         "is_read_only": opening.share is not None,
         "may_experiment": may_write and all(map(caller.may, _EXPERIMENT_PERMISSIONS)),
         "prompts": presentation.list_prompts(caller.workspace_id) if may_write else [],
     }
+    if opening.shows_draft:
+        config["draft_saved_at"] = opening.draft_saved_at
     context = {
         "config": config,
         "opening": opening,
@@ -67,6 +76,7 @@ def playground(request: PageRequest) -> HttpResponse:
         "providers": presentation.present_providers(catalogue),
         "parameters": presentation.PARAMETERS,
         "roles": presentation.ROLES,
+        "agents": agents,
         "formats": presentation.FORMATS,
         "datasets": presentation.list_datasets(caller.workspace_id) if may_read_datasets else [],
         "comparison_url": presentation.comparison_url(caller.workspace_id),
@@ -76,12 +86,17 @@ def playground(request: PageRequest) -> HttpResponse:
     return render(request, "playground/playground.html", context)
 
 
+def _may_call_agents(caller: Caller) -> bool:
+    return caller.may(Permission.AGENTS_READ) and caller.may(Permission.AGENTS_RUN)
+
+
 def _open(request: PageRequest, catalogue: dict[str, Any]) -> Opening:
     query, caller = request.GET, request.caller
     if share_id := query.get("share"):
         share = load_share(caller, _parse_id(share_id))
         return Opening(share["state"], share=share)
-    draft = load_draft(caller, request.user.pk)["state"]
+    saved = load_draft(caller, request.user.pk)
+    draft = saved["state"]
     filled: dict[str, Any] | None = None
     if run_id := query.get("run"):
         filled = prefill.from_run(caller, _parse_id(run_id))
@@ -90,7 +105,11 @@ def _open(request: PageRequest, catalogue: dict[str, Any]) -> Opening:
     elif example_id := query.get("example"):
         filled = prefill.from_example(caller, _parse_id(example_id))
     if filled is None:
-        return Opening(draft or presentation.empty_state(catalogue))
+        return Opening(
+            draft or presentation.empty_state(catalogue),
+            shows_draft=True,
+            draft_saved_at=saved["updated_at"],
+        )
     return Opening(
         {key: filled[key] for key in _STATE_KEYS if key in filled},
         recorded=filled["recorded"],

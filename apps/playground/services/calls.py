@@ -11,7 +11,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from apps.core.json import loads
+from apps.core.json import is_too_deep, loads
 from apps.datasets.services.content import find_violations
 from apps.playground.services.call_records import ModelCallResult
 from apps.providers.chat import ChatEvent, TextDelta, ThinkingDelta, ToolCallDelta
@@ -70,6 +70,8 @@ def check_reply(schema: dict[str, Any] | None, text: str) -> list[dict[str, str]
         value = loads(text)
     except ValueError:
         return [{"path": "$", "rule": "json", "message": "The reply is not JSON."}]
+    if is_too_deep(value):
+        return [{"path": "$", "rule": "json", "message": "The reply is nested too deep."}]
     violations = []
     for violation in find_violations(schema, value):
         violations.append(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -17,6 +17,7 @@ from django.utils import timezone
 
 from apps.core import errors as core_errors
 from apps.core.callers import Caller
+from apps.core.json import dumps
 from apps.datasets.models import Dataset
 from apps.datasets.services.content import check_schema
 from apps.datasets.services.datasets import get_dataset
@@ -33,15 +34,16 @@ from apps.experiment_jobs.services.jobs import (
     MAX_STEPS,
     JobPlan,
 )
+from apps.experiment_jobs.statuses import StepStatus
 from apps.experiments.services.results import load_revisions
 from apps.organizations.permissions import Permission
 from apps.playground.errors import BadSetting
 from apps.playground.models import ModelCall
-from apps.playground.services import call_records
+from apps.playground.services import call_records, partial_replies
 from apps.playground.services.model_runner import RUNNER, ModelRunner, letter_of, prepare_model
 from apps.playground.services.prefill import convert_messages
 from apps.playground.setting import MAX_COLUMNS, MAX_STATE_BYTES, PromptColumn, check_setting
-from apps.playground.templates import list_variables
+from apps.playground.templates import MAX_VARIABLES, list_variables
 from apps.providers.catalogue import get_provider
 from apps.providers.chat import ChatUsage
 from apps.trace_store import Payload, RunDetail, RunQuery, run_store
@@ -55,8 +57,16 @@ START_PERMISSIONS = (
     Permission.DATASETS_READ,
 )
 MAX_ROWS = 100
+ALL_ROWS = "all"
+SHOWN_STATUSES: dict[str, tuple[StepStatus, ...]] = {
+    ALL_ROWS: (),
+    "running": (StepStatus.RUNNING,),
+    "failed": (StepStatus.FAILED,),
+}
 MAX_ESTIMATED_EXAMPLES = 1000
-"""Examples that an estimate reads; larger datasets are extrapolated."""
+MAX_ESTIMATED_BYTES = 20_971_520
+"""What an estimate reads of examples; larger datasets are extrapolated."""
+_FIRST_BATCH, _MAX_BATCH = 10, 200
 ESTIMATED_OUTPUT_TOKENS = 400
 MAX_PROJECT_NAME_LENGTH = 1000
 
@@ -141,6 +151,8 @@ def _check(body: ExperimentBody) -> None:
 def _input_mapping(mapping: dict[str, str] | None) -> dict[str, Any] | None:
     if mapping is None:
         return None
+    if len(mapping) > MAX_VARIABLES:
+        raise job_errors.InvalidMapping(f"The mapping has at most {MAX_VARIABLES} variables.")
     if any("{" in path or "}" in path for path in mapping.values()):
         raise job_errors.InvalidMapping("A path of the mapping has no braces.")
     return {variable: f"{{{{{path}}}}}" for variable, path in mapping.items()}
@@ -210,8 +222,7 @@ def estimate(*, caller: Caller, body: ExperimentBody) -> dict[str, Any]:
     ids = jobs.find_examples(
         dataset, version_at, parse_splits(body.splits), MAX_STEPS // body.repetitions
     )
-    revisions = load_revisions(dataset, ids[:MAX_ESTIMATED_EXAMPLES], version_at)
-    inputs = [revision.inputs for revision in revisions.values()]
+    inputs = _sample_inputs(dataset, ids[:MAX_ESTIMATED_EXAMPLES], version_at)
     scale = len(ids) / len(inputs) if inputs else 0.0
     columns = [_estimate_column(caller, column, body, inputs, scale) for column in body.columns]
     costs = [column["cost"] for column in columns]
@@ -221,6 +232,24 @@ def estimate(*, caller: Caller, body: ExperimentBody) -> dict[str, Any]:
         "columns": columns,
         "cost": None if None in costs else sum(costs),
     }
+
+
+def _sample_inputs(
+    dataset: Dataset, ids: Sequence[UUID], version_at: datetime
+) -> list[dict[str, Any]]:
+    """Return the inputs of the first examples, about `MAX_ESTIMATED_BYTES`."""
+    inputs: list[dict[str, Any]] = []
+    size, count = 0, _FIRST_BATCH
+    while len(inputs) < len(ids) and size < MAX_ESTIMATED_BYTES:
+        batch = ids[len(inputs) : len(inputs) + count]
+        revisions = load_revisions(dataset, batch, version_at)
+        if not revisions:
+            break
+        inputs += [revision.inputs for revision in revisions.values()]
+        size += sum(len(dumps(revision.inputs)) for revision in revisions.values())
+        average = max(1, size // len(inputs))
+        count = max(1, min(_MAX_BATCH, (MAX_ESTIMATED_BYTES - size) // average))
+    return inputs
 
 
 def _estimate_column(
@@ -237,7 +266,7 @@ def _estimate_column(
     for item in inputs:
         try:
             variables = build_input(mapping, item)
-        except MissingInput as error:
+        except (MissingInput, job_errors.InputTooLarge) as error:
             missing.add(str(error))
             continue
         absent = [name for name in names if name not in variables]
@@ -259,10 +288,11 @@ def _estimate_column(
 
 
 def load_rows(
-    caller: Caller, job_ids: Sequence[UUID], *, offset: int, limit: int
+    caller: Caller, job_ids: Sequence[UUID], *, offset: int, limit: int, shown: str = ALL_ROWS
 ) -> dict[str, Any]:
     """Return the examples of the jobs, which are on one dataset version, with their results.
 
+    `shown` keeps the examples with a result in one of its statuses: a key of `SHOWN_STATUSES`.
     The steps of jobs that ended more than a day ago are deleted: their results are on the page
     that compares experiments.
     """
@@ -274,7 +304,12 @@ def load_rows(
     if not 1 <= limit <= MAX_ROWS or offset < 0:
         raise core_errors.Invalid(f"`limit` must be from 1 to {MAX_ROWS}.")
     steps = ExperimentStep.objects.for_workspace(caller.workspace_id).filter(job__in=rows)
+    if shown not in SHOWN_STATUSES:
+        raise core_errors.Invalid(f"`show` must be one of {', '.join(SHOWN_STATUSES)}.")
     first = steps.filter(job=rows[0], repetition=1).order_by("position")
+    if statuses := SHOWN_STATUSES[shown]:
+        matching = steps.filter(status__in=statuses).values("example_id")
+        first = first.filter(example_id__in=matching)
     total = first.count()
     example_ids = list(first.values_list("example_id", flat=True)[offset : offset + limit])
     page = list(steps.filter(example_id__in=example_ids).order_by("repetition"))
@@ -303,7 +338,7 @@ def step_results(
     return [
         {
             "example_id": step.example_id,
-            **_result_json(step, runs.get(step.pk), _call_run(runs, step)),
+            **_result_json(step, runs.get(step.pk), _call_run(runs, step), None),
         }
         for step in steps
     ]
@@ -336,17 +371,20 @@ def _load_results(
     """The results by example and letter."""
     runs = _load_runs(caller, rows, steps)
     letters = {job.pk: letter_of(job) for job in rows}
+    running = [step.agent_run_id for step in steps if step.status == StepStatus.RUNNING]
+    partial = partial_replies.read([call_id for call_id in running if call_id])
     results: dict[UUID, dict[str, list[dict[str, Any]]]] = defaultdict(
         lambda: {letter: [] for letter in letters.values()}
     )
     for step in steps:
-        result = _result_json(step, runs.get(step.pk), _call_run(runs, step))
+        text = partial.get(step.agent_run_id) if step.agent_run_id else None
+        result = _result_json(step, runs.get(step.pk), _call_run(runs, step), text)
         results[step.example_id][letters[step.job_id]].append(result)
     return results
 
 
 def _result_json(
-    step: ExperimentStep, root: RunDetail | None, call: RunDetail | None
+    step: ExperimentStep, root: RunDetail | None, call: RunDetail | None, partial: str | None
 ) -> dict[str, Any]:
     message = None
     if call is not None:
@@ -361,6 +399,7 @@ def _result_json(
         else reverse("trace-redirect", args=[step.workspace_id, step.pk]),
         "status": step.status,
         "message": None if message is None else msgspec.to_builtins(message),
+        "partial": partial,
         "error": None if root is None else root.value(Payload.ERROR),
         "latency_ms": None
         if row is None or row.end_time is None

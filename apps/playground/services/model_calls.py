@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from apps.core.errors import AppError
-from apps.core.json import loads
+from apps.core.json import is_too_deep, loads, storable
 from apps.experiment_jobs.models import ExperimentJob
 from apps.playground.models import CallStatus, ModelCall
 from apps.playground.querysets import ModelCallQuerySet
@@ -30,6 +31,8 @@ from apps.providers.errors import (
     ProviderRefused,
     ResponseTooLarge,
 )
+
+log = logging.getLogger(__name__)
 
 LEASE_SECONDS = 20.0
 """A call whose worker does not extend its lease is made again."""
@@ -98,6 +101,11 @@ def _prepare_call(row: ModelCall, job: ExperimentJob | None) -> ClaimedCall:
         )
     except AppError as error:
         return ClaimedCall(row.pk, row.attempt, organization_id, None, None, error.detail)
+    except Exception:
+        # The other calls that were claimed belong to other organizations, too.
+        log.exception("The call %s could not be prepared.", row.pk)
+        reason = "The call could not be prepared."
+        return ClaimedCall(row.pk, row.attempt, organization_id, None, None, reason)
     record = CallRecord(
         workspace_id=row.workspace_id,
         setting=setting,
@@ -177,7 +185,8 @@ def build_outputs(result: ModelCallResult, *, has_schema: bool) -> dict[str, Any
     output: Any = result.message.text
     if has_schema:
         with suppress(ValueError):
-            output = loads(output)
+            parsed = loads(storable(result.message.text.encode()))
+            output = result.message.text if is_too_deep(parsed) else parsed
     outputs = {"output": output, "message": build_message(result.message)}
     if result.usage is not None:
         outputs["finish_reason"] = result.finish_reason

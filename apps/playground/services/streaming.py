@@ -19,6 +19,7 @@ from django.utils import timezone
 from apps.core import errors as core_errors
 from apps.core.callers import Caller
 from apps.core.json import dumps
+from apps.core.loop_worker import decrement
 from apps.core.sync_bridge import in_thread
 from apps.datasets.services.content import check_schema
 from apps.playground import errors
@@ -44,7 +45,7 @@ from apps.usage import quotas
 log = logging.getLogger(__name__)
 
 MAX_OPEN_CALLS = 20
-"""Open calls by hand of an organization, in each web process."""
+"""Open calls by hand of an organization, in each process."""
 PING_SECONDS = 15.0
 _QUEUE_SIZE = 64
 PING = b": ping\n\n"
@@ -68,9 +69,7 @@ class CallSlots:
             yield
         finally:
             with self._lock:
-                self._open[organization_id] -= 1
-                if not self._open[organization_id]:
-                    del self._open[organization_id]
+                decrement(self._open, organization_id)
 
 
 call_slots = CallSlots()

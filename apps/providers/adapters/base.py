@@ -11,6 +11,8 @@ from apps.providers.chat import ChatEvent, ChatMessage, ChatRequest, ChatToolCal
 from apps.providers.errors import BadChatRequest
 from apps.providers.transport import ProviderRequest
 
+MAX_COUNT = 2**31 - 1
+
 
 class ReplyParser(ABC):
     """Turns the events of a provider's stream into those of `chat`. One for each reply."""
@@ -43,7 +45,9 @@ def text_of(value: Any) -> str:
 
 
 def count_of(value: Any) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else 0
+    """A number of tokens; what a provider claims beyond the columns of runs is the largest one."""
+    is_count = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return min(value, MAX_COUNT) if is_count else 0
 
 
 def without_none(fields: dict[str, Any]) -> dict[str, Any]:

@@ -147,7 +147,7 @@ def with_payloads(rows: list[RunRow], payloads: Collection[Payload]) -> list[Run
     ]
     with raw_cursor() as cursor:
         cursor.execute(sql(statement), values, binary=True)
-        payloads_by_key = {tuple(row[:3]): row[3:] for row in cursor}
+        payloads_by_key = {row[:3]: row[3:] for row in cursor.fetchall()}
     return [
         RunDetail(
             row=row,

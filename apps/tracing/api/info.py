@@ -53,7 +53,12 @@ INFO = {
 class InfoView(OpenAPIView):
     @extend_schema(responses=dict)
     def get(self, request: Request) -> Response:
-        return Response({**INFO, "region": _region()})
+        return Response({**INFO, "region": _region(), "components": _components()})
+
+
+def _components() -> dict[str, object]:
+    """Return which optional components have processes of their own."""
+    return {"playground": {"processes": settings.PLAYGROUND_PROCESSES}}
 
 
 def _region() -> dict[str, object]:

@@ -124,9 +124,9 @@ def _compare_metrics(first: RunPageData, second: RunPageData) -> Iterator[Compar
     if first_tokens != (None, None):
         yield compare_figures("First token", first_tokens[0], first_tokens[1], format_duration)
     for name, count_a, count_b in (
-        ("Prompt tokens", a.usage.prompt_tokens, b.usage.prompt_tokens),
-        ("Completion tokens", a.usage.completion_tokens, b.usage.completion_tokens),
-        ("Total tokens", a.usage.total_tokens, b.usage.total_tokens),
+        ("Input tokens", a.usage.prompt_tokens, b.usage.prompt_tokens),
+        ("Output tokens", a.usage.completion_tokens, b.usage.completion_tokens),
+        ("Tokens", a.usage.total_tokens, b.usage.total_tokens),
     ):
         yield compare_figures(name, count_a, count_b, _format_tokens)
     yield compare_figures("Cost", a.usage.total_cost, b.usage.total_cost, format_money)
@@ -199,7 +199,8 @@ def compare_figures(
     if first is None or second is None:
         return ComparedFigure(name, text_a, text_b)
     delta = float(second) - float(first)
-    if delta == 0:
+    # A difference below what the figures show, such as "<1 ms", is none.
+    if delta == 0 or formatter(abs(delta)).startswith("<"):
         return ComparedFigure(name, text_a, text_b, "0")
     sign = "+" if delta > 0 else "\N{MINUS SIGN}"
     text = f"{sign}{formatter(abs(delta))}"

@@ -9,6 +9,7 @@ from itertools import groupby
 from pathlib import PurePosixPath
 
 from apps.trace_store.run_status import Status, classify_error
+from apps.tracing.pages.interrupts import InterruptRequest, parse_requests
 
 MAX_TEXT = 40_000
 """Characters of an error that a page shows."""
@@ -64,11 +65,14 @@ class ErrorReport:
     is_interrupt: bool = False
     details: str = ""
     groups: Sequence[FrameGroup] = ()
+    requests: Sequence[InterruptRequest] = ()
+    """What an interrupted run waits for."""
 
 
 def build_error(text: str) -> ErrorReport:
     """Read the error of a run; a text without frames has a title and details only."""
     is_interrupt = classify_error(text) is Status.INTERRUPTED
+    requests = parse_requests(text) if is_interrupt else []
     text = text.strip()
     shown = text[:MAX_TEXT]
     if len(text) > 2 * _MAX_END:
@@ -84,7 +88,8 @@ def build_error(text: str) -> ErrorReport:
         FrameGroup(list(group), is_library)
         for is_library, group in groupby(_shorten(frames), lambda frame: frame.is_library)
     ]
-    return ErrorReport(title[:_MAX_TITLE], shown, is_interrupt, details.strip()[:MAX_TEXT], groups)
+    details = details.strip()[:MAX_TEXT]
+    return ErrorReport(title[:_MAX_TITLE], shown, is_interrupt, details, groups, requests)
 
 
 def _until_frame(lines: Sequence[str]) -> Iterator[str]:

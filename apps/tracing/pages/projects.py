@@ -9,18 +9,21 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Q
+from django.db.models import OuterRef, Q, Subquery
+from django.db.models.functions import Coalesce
 
 from apps.core import errors
 from apps.organizations.models import ResourceType, Tagging
 from apps.organizations.services.tags import filter_by_tags
 from apps.trace_store import ProjectStats, run_store
+from apps.trace_store.models import RunCount
 from apps.tracing.models import Project
 from apps.tracing.pages.run_list import feedback_chips
 from apps.tracing.pages.tagging import tags_by_project
 from apps.tracing.services import statistics
 
 PROJECTS_PER_PAGE = 50
+BY_NAME = "name"
 STATS_DAYS = 7
 SELECTED_STATS = (
     "trace_count",
@@ -49,20 +52,22 @@ class ProjectRow:
 
 
 def load_project_list(
-    workspace_id: UUID, *, text: str = "", after: str = "", tag: UUID | None = None
+    workspace_id: UUID, *, text: str = "", after: str = "", tag: UUID | None = None, sort: str = ""
 ) -> tuple[list[ProjectRow], str | None]:
-    """Return a page of projects, newest first, and the cursor of the next page."""
-    rows = (
-        Project.objects.for_workspace(workspace_id).present().without_experiments().newest_first()
-    )
+    """Return a page of projects and the cursor of the next page.
+
+    The project with the newest run comes first; with the sort `name` they are in order of names.
+    """
+    rows = Project.objects.for_workspace(workspace_id).present().without_experiments()
     if text:
         rows = rows.filter(name__icontains=text)
     if tag:
         rows = filter_by_tags(rows, workspace_id, [tag], [ResourceType.PROJECT])
+    active = rows.annotate(active_at=_last_activity(workspace_id))
     if after:
-        start, last_id = _decode_cursor(after)
-        rows = rows.filter(Q(start_time__lt=start) | Q(start_time=start, pk__lt=last_id))
-    results = list(rows[: PROJECTS_PER_PAGE + 1])
+        active = active.filter(_after_cursor(after, sort))
+    order = ("name", "pk") if sort == BY_NAME else ("-active_at", "-pk")
+    results = list(active.order_by(*order)[: PROJECTS_PER_PAGE + 1])
     page = results[:PROJECTS_PER_PAGE]
     ids = [row.pk for row in page]
     counts = run_store.project_stats(workspace_id, ids)
@@ -73,16 +78,31 @@ def load_project_list(
     tags = tags_by_project(workspace_id, ids)
     cursor = None
     if len(results) > PROJECTS_PER_PAGE:
-        cursor = f"{page[-1].start_time.isoformat()}~{page[-1].pk}"
+        last: Any = page[-1]  # with the annotation `active_at`
+        position = last.name if sort == BY_NAME else last.active_at.isoformat()
+        cursor = f"{position}~{last.pk}"
     return [
         ProjectRow(row, counts[row.pk], stats.get(row.pk, {}), tags.get(row.pk, ())) for row in page
     ], cursor
 
 
-def _decode_cursor(text: str) -> tuple[datetime, UUID]:
-    start, _, last_id = text.partition("~")
+def _last_activity(workspace_id: UUID) -> Coalesce:
+    """The start of the project's newest run in its last hour with runs, else its creation."""
+    counts = RunCount.objects.for_workspace(workspace_id).filter(
+        project_id=OuterRef("pk"), last_start_time__isnull=False
+    )
+    newest = counts.order_by("-hour", "-last_start_time").values("last_start_time")[:1]
+    return Coalesce(Subquery(newest), "start_time")
+
+
+def _after_cursor(text: str, sort: str) -> Q:
+    position, _, last_id = text.rpartition("~")
     try:
-        return datetime.fromisoformat(start).astimezone(UTC), UUID(last_id)
+        project_id = UUID(last_id)
+        if sort == BY_NAME:
+            return Q(name__gt=position) | Q(name=position, pk__gt=project_id)
+        active_at = datetime.fromisoformat(position).astimezone(UTC)
+        return Q(active_at__lt=active_at) | Q(active_at=active_at, pk__lt=project_id)
     except (ValueError, OverflowError):
         raise errors.BadRequest(
             "The parameter `after` is invalid. Open the project list again."

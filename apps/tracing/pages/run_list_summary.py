@@ -19,7 +19,7 @@ from apps.tracing.pages.run_list import ListState
 from apps.tracing.services import facets
 from apps.tracing.services.facets import collect_facets, is_technical
 from apps.web_ui.badges import BADGES, RUN_STATUSES
-from apps.web_ui.charts import Line, LineChart, bucket_edges
+from apps.web_ui.charts import STATUS_HUES, Line, LineChart, bucket_edges
 from apps.web_ui.formatting import format_count, format_date_time
 
 FACET_VALUES = 30
@@ -41,9 +41,9 @@ def load_strip(project: Project, state: ListState) -> list[LineChart]:
     errors = [item.errors if item else 0 for item in buckets]
     successes = [item.successes if item else 0 for item in buckets]
     other_counts = {
-        ("interrupted", "4"): [item.interrupted if item else 0 for item in buckets],
-        ("cancelled", "5"): [item.cancelled if item else 0 for item in buckets],
-        ("pending", "3"): [item.pending if item else 0 for item in buckets],
+        "interrupted": [item.interrupted if item else 0 for item in buckets],
+        "cancelled": [item.cancelled if item else 0 for item in buckets],
+        "pending": [item.pending if item else 0 for item in buckets],
     }
     median, p95 = (
         [item.quantile(Measure.LATENCY, share) if item else None for item in buckets]
@@ -52,12 +52,12 @@ def load_strip(project: Project, state: ListState) -> list[LineChart]:
     note = _since(result.counted_since)
     list_url = state.build_url(drop=("range", "from", "to"))
     lines = [
-        _status_line(state, "error", "error", errors),
-        _status_line(state, "success", "1", successes),
+        _status_line(state, "success", successes),
+        _status_line(state, "error", errors),
     ]
-    for (status, hue), counts in other_counts.items():
+    for status, counts in other_counts.items():
         if any(counts):
-            lines.append(_status_line(state, status, hue, counts))
+            lines.append(_status_line(state, status, counts))
     return [
         LineChart(
             "strip-count",
@@ -83,9 +83,9 @@ def load_strip(project: Project, state: ListState) -> list[LineChart]:
     ]
 
 
-def _status_line(state: ListState, status: str, hue: str, counts: list[int]) -> Line:
+def _status_line(state: ListState, status: str, counts: list[int]) -> Line:
     url = state.build_url(query=query_clauses.toggle_value(state.query_text, "status", status))
-    return Line(BADGES[status].label, hue, counts, url)
+    return Line(BADGES[status].label, STATUS_HUES[status], counts, url)
 
 
 @dataclass(frozen=True)

@@ -429,7 +429,7 @@ def count_kinds(rows: Sequence[RunRow]) -> Mapping[str, int]:
     """Return the model calls, tool calls and errors of a trace."""
     failed_parents = {row.parent_run_id for row in rows if row.has_failed}
     return {
-        "Model calls": sum(row.run_type == RunType.LLM for row in rows),
+        "LLM calls": sum(row.run_type == RunType.LLM for row in rows),
         "Tool calls": sum(row.run_type == RunType.TOOL for row in rows),
         "Errors": sum(row.has_failed and row.id not in failed_parents for row in rows),
     }

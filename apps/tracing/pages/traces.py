@@ -40,7 +40,7 @@ class TreeRun:
             str(self.row.id),
             self.parent,
             self.row.run_type,
-            self.row.name,
+            self.row.shown_name,
             self.row.shown_status,
             round(self.start, 3),
             None if self.duration is None else round(self.duration, 3),

@@ -16,8 +16,9 @@ from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString, mark_safe
 
-from apps.trace_store import RunRow
+from apps.trace_store import RunRow, Status
 from apps.tracing.pages.columns import Column
+from apps.tracing.pages.interrupts import describe_wait
 from apps.tracing.pages.run_list import ListedRun
 from apps.web_ui import formatting
 from apps.web_ui.templatetags.web_ui import run_type, timestamp
@@ -79,7 +80,7 @@ def _name(cell: _Cell) -> SafeString:
         '<span class="cell-run">{}<a class="row-link truncate" href="{}">{}</a></span>',
         run_type(run.run_type),
         reverse("trace-detail", args=[run.workspace_id, run.project_id, run.id]),
-        run.name,
+        run.shown_name,
     )
 
 
@@ -87,6 +88,8 @@ def _output(cell: _Cell) -> SafeString:
     run = cell.run
     if run.has_failed:
         return format_html('<span class="is-error">{}</span>', run.error_preview)
+    if run.status is Status.INTERRUPTED:
+        return conditional_escape(describe_wait(run.error_preview or ""))
     if run.error_preview:
         return conditional_escape(run.error_preview)
     return conditional_escape(run.outputs_preview or "")

@@ -24,11 +24,13 @@ def project_list(request: PageRequest) -> HttpResponse:
     text = request.GET.get("q", "").strip()[:200]
     tag_choices = tagging.load_tag_choices(request.caller.workspace_id)
     tag = tagging.parse_tag_filter(request.GET.get("tag", ""), tag_choices)
+    sort = projects.BY_NAME if request.GET.get("sort") == projects.BY_NAME else ""
     rows, cursor = projects.load_project_list(
         request.caller.workspace_id,
         text=text,
         after=request.GET.get("after", ""),
         tag=tag.pk if tag else None,
+        sort=sort,
     )
     context = {
         "tag": tag,
@@ -37,6 +39,7 @@ def project_list(request: PageRequest) -> HttpResponse:
         "stats_days": projects.STATS_DAYS,
         "has_no_traces": _has_no_traces(request, rows),
         "next_cursor": cursor,
+        "sort": sort,
         "text": text,
         "may_export": request.caller.may(Permission.EXPORTS_MANAGE),
         "may_delete": request.caller.may(Permission.PROJECTS_DELETE),

@@ -11,6 +11,7 @@ import {
   readAttachments,
   readText,
 } from "../playground/settings.js";
+import { listAgentTools } from "../playground/tool-calls.js";
 import { findVariables } from "../playground/template-variables.js";
 import "./template-field.js";
 
@@ -40,6 +41,8 @@ export class PromptColumn extends HTMLElement {
   #attachments = new WeakMap();
   /** The fields of a recorded reply that have no input, such as its thinking. @type {WeakMap<Element, Partial<Message>>} */
   #otherFields = new WeakMap();
+  /** The tools of the agents that rows of tools call. @type {WeakMap<Element, import("../playground/tool-calls.js").AgentTool[]>} */
+  #agentTools = new WeakMap();
   /** The content of the commit from which the setting comes. @type {string | null} */
   #baseline = null;
   /** @type {HTMLElement | null} */
@@ -309,8 +312,65 @@ export class PromptColumn extends HTMLElement {
     selectField(row, "[data-tool-field=description]").value = tool?.description ?? "";
     selectField(row, "[data-tool-field=schema]").value = JSON.stringify(schema, null, 2);
     selectField(row, "[data-tool-field=result]").value = tool?.result ?? "";
+    selectField(row, "[data-tool-field=url]").value = tool?.target?.url ?? "";
+    this.#selectToolSource(row, tool?.target ?? null);
     this.#find("[data-tools]").append(fragment);
     return row;
+  }
+
+  /**
+   * @param {HTMLElement} row
+   * @param {Tool["target"]} target
+   */
+  #selectToolSource(row, target) {
+    const menu = selectField(row, "[data-tool-source]");
+    const value = target?.agent ? `agent ${target.agent}` : target?.url ? "url" : "";
+    menu.value = value;
+    if (menu.value === value) return;
+    const option = new Option(`${target?.agent}, not available here`, value);
+    menu.append(option);
+    menu.value = value;
+  }
+
+  /** Offer the tools of the chosen agent, and take the first one into an empty row. @param {HTMLElement} row */
+  async #loadAgentTools(row) {
+    const { agent } = this.#readTarget(row) ?? {};
+    const menu = selectField(row, "[data-agent-tool]");
+    menu.replaceChildren();
+    this.#agentTools.delete(row);
+    if (!agent) return;
+    try {
+      const tools = await listAgentTools(agent);
+      if (this.#readTarget(row)?.agent !== agent) return;
+      this.#agentTools.set(row, tools);
+      menu.replaceChildren(...tools.map((tool) => new Option(tool.name, tool.name)));
+      const name = selectField(row, "[data-tool-field=name]").value.trim();
+      if (tools.some((tool) => tool.name === name)) menu.value = name;
+      else this.#takeAgentTool(row);
+    } catch (error) {
+      showProblem(
+        row.querySelector("[data-tool-error]"),
+        `The agent's tools are not available: ${error instanceof Error ? error.message : error}`,
+      );
+    }
+  }
+
+  /** Fill the row with the chosen tool of an agent. @param {HTMLElement} row */
+  #takeAgentTool(row) {
+    const name = selectField(row, "[data-agent-tool]").value;
+    const tool = this.#agentTools.get(row)?.find((item) => item.name === name);
+    if (!tool) return;
+    selectField(row, "[data-tool-field=name]").value = tool.name;
+    selectField(row, "[data-tool-field=description]").value = tool.description;
+    selectField(row, "[data-tool-field=schema]").value = JSON.stringify(tool.inputSchema, null, 2);
+    this.#announce();
+  }
+
+  /** @param {HTMLElement} row @returns {Tool["target"]} */
+  #readTarget(row) {
+    const source = selectField(row, "[data-tool-source]").value;
+    if (source === "url") return { url: selectField(row, "[data-tool-field=url]").value.trim() };
+    return source ? { agent: source.replace(/^agent /, "") } : null;
   }
 
   /** @param {HTMLElement} row @returns {Tool} */
@@ -323,6 +383,7 @@ export class PromptColumn extends HTMLElement {
         properties: {},
       },
       result: selectField(row, "[data-tool-field=result]").value || null,
+      target: this.#readTarget(row),
     };
   }
 
@@ -331,6 +392,9 @@ export class PromptColumn extends HTMLElement {
     let problem = parseJson(selectField(row, "[data-tool-field=schema]").value, isObject).error;
     if (!/^[\w-]{1,64}$/.test(selectField(row, "[data-tool-field=name]").value.trim()))
       problem ||= "A tool has a name of letters, digits, - and _.";
+    const url = this.#readTarget(row)?.url;
+    if (url !== undefined && !/^https?:\/\/./.test(url))
+      problem ||= "Enter the address of the webhook.";
     showProblem(row.querySelector("[data-tool-error]"), problem);
     return problem;
   }
@@ -420,6 +484,9 @@ export class PromptColumn extends HTMLElement {
     }
     if (target.closest("[data-results]")) return;
     if (target.matches("[data-message-role]") && row) row.dataset.role = target.value;
+    const tool = /** @type {HTMLElement | null} */ (target.closest(".play-tool"));
+    if (tool && target.matches("[data-tool-source]")) this.#loadAgentTools(tool);
+    if (tool && target.matches("[data-agent-tool]")) this.#takeAgentTool(tool);
     this.#announce();
   };
 
@@ -516,7 +583,13 @@ export class PromptColumn extends HTMLElement {
         role === "placeholder" ? "Variable with messages, such as history" : "";
       this.#checkMessage(row);
     }
-    for (const row of this.#toolRows) this.#checkTool(row);
+    for (const row of this.#toolRows) {
+      const target = this.#readTarget(row);
+      toggle(row, "[data-tool-url]", target?.url !== undefined);
+      toggle(row, "[data-agent-tools]", target?.agent !== undefined);
+      toggle(row, "[data-tool-result]", target === null);
+      this.#checkTool(row);
+    }
     this.#checkSchema();
     this.#updateModel();
     const toolCount = this.#toolRows.length;

@@ -11,6 +11,7 @@ import { DatasetRun } from "../playground/dataset-run.js";
 import { openCommitDialog, openShareDialog } from "../playground/dialogs.js";
 import { createElement } from "../playground/reply-view.js";
 import { requestJson } from "../playground/requests.js";
+import { UnsavedDraft } from "../playground/unsaved-draft.js";
 import { canonicalJson, LETTERS, listVariables, toPython } from "../playground/settings.js";
 import { formatMoney } from "../lib/formatting.js";
 import "./prompt-column.js";
@@ -33,6 +34,7 @@ const CONFIRMED_DOLLARS = 1;
 class PromptPlayground extends HTMLElement {
   /** @type {Config} */
   #config = JSON.parse(document.getElementById("play-config")?.textContent ?? "{}");
+  #unsaved = new UnsavedDraft(this.#config.owner);
   /** @type {Entry[]} */
   #entries = [];
   /** @type {Record<string, unknown>} */
@@ -53,6 +55,7 @@ class PromptPlayground extends HTMLElement {
     if (this.#isReady) return;
     this.#isReady = true;
     const { state, recorded, catalogue } = this.#config;
+    this.#restoreUnsaved();
     this.#variables = { ...state.variables };
     this.#datasetRun = new DatasetRun(this.#find("[data-dataset-results]"), this.#config, () =>
       this.#refresh(),
@@ -89,7 +92,7 @@ class PromptPlayground extends HTMLElement {
     window.removeEventListener("pagehide", this.#flush);
     for (const { results } of this.#entries) results.stop();
     this.#datasetRun?.disconnect();
-    clearTimeout(this.#saveTimer);
+    this.#flush();
     clearTimeout(this.#estimateTimer);
   }
 
@@ -115,6 +118,7 @@ class PromptPlayground extends HTMLElement {
   #addEntry(column) {
     const results = new ColumnResults(column.results, {
       url: this.#config.urls.stream,
+      toolUrl: this.#config.urls.tool_call,
       catalogue: this.#config.catalogue,
       letter: () => column.letter,
       onChange: () => this.#refresh(),
@@ -527,6 +531,8 @@ class PromptPlayground extends HTMLElement {
     const dialog = /** @type {HTMLDialogElement} */ (this.#find("#play-commit"));
     const commit = await openCommitDialog(dialog, column.setting, this.#config);
     if (!commit) return;
+    // A rebase has changed the setting.
+    column.fill(commit.setting, this.#config.catalogue);
     column.markCommitted({ repo: commit.repo, commit: commit.commit_hash });
     const known = this.#config.prompts.find((prompt) => prompt.repo === commit.repo);
     if (known) known.head = commit.commit_hash;
@@ -696,7 +702,10 @@ class PromptPlayground extends HTMLElement {
   async #save() {
     this.#saveTimer = undefined;
     try {
-      await requestJson(this.#config.urls.draft, { method: "PUT", body: this.#state });
+      const draft = { method: "PUT", body: this.#state };
+      const saved = await requestJson(this.#config.urls.draft, draft);
+      this.#config.draft_saved_at = saved.updated_at;
+      this.#unsaved.forget();
       this.#showSaved("Saved");
     } catch (error) {
       const text = error instanceof Error ? error.message : String(error);
@@ -714,12 +723,27 @@ class PromptPlayground extends HTMLElement {
     if (this.#saveTimer === undefined) return;
     clearTimeout(this.#saveTimer);
     this.#saveTimer = undefined;
-    requestJson(this.#config.urls.draft, {
-      method: "PUT",
-      body: this.#state,
-      keepalive: true,
-    }).catch(() => undefined);
+    const body = this.#state;
+    const keepalive = UnsavedDraft.isSendable(body);
+    // A larger draft may still arrive: only the next page knows.
+    if (!keepalive) this.#unsaved.keep(body, this.#config.draft_saved_at);
+    requestJson(this.#config.urls.draft, { method: "PUT", body, keepalive }).catch(() => undefined);
   };
+
+  /** Save the changes that the last page could not send, and show them. */
+  async #restoreUnsaved() {
+    const savedAt = this.#config.draft_saved_at;
+    if (savedAt === undefined) return;
+    const body = this.#unsaved.load(savedAt);
+    this.#unsaved.forget();
+    if (!body) return;
+    try {
+      await requestJson(this.#config.urls.draft, { method: "PUT", body });
+      location.reload();
+    } catch (error) {
+      showToast(error instanceof Error ? error.message : String(error), "error");
+    }
+  }
 
   /** @param {string} text */
   #showSaved(text) {

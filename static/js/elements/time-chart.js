@@ -104,6 +104,18 @@ class TimeChart extends HTMLElement {
     return `${title}: ${chart.series.map((series) => series.name).join(", ")} ${this.#hasNames ? "by name" : "over time"}`;
   }
 
+  /**
+   * Whether the chart shows anything of the series: a bar needs a value above 0, a line any value.
+   *
+   * @param {Series} series
+   */
+  #isDrawn(series) {
+    const isLine = this.#chart?.kind === "line";
+    return [...series.values, ...(series.before ?? [])].some((value) =>
+      isLine ? isDefined(value) : Boolean(value),
+    );
+  }
+
   #appendLegend() {
     const chart = /** @type {Chart} */ (this.#chart);
     const head = this.querySelector(".chart-head");
@@ -112,6 +124,7 @@ class TimeChart extends HTMLElement {
     const legend = document.createElement("div");
     legend.className = "chart-legend";
     chart.series.forEach((series, index) => {
+      if (!this.#isDrawn(series)) return;
       const button = document.createElement("button");
       button.type = "button";
       button.className = seriesClass(series);
@@ -393,7 +406,7 @@ function seriesClass(series) {
 
 /** @param {Series} series */
 function colorToken(series) {
-  return series.hue === "error" ? "--status-error" : `--chart-${series.hue}`;
+  return /^\d/.test(series.hue) ? `--chart-${series.hue}` : `--status-${series.hue}`;
 }
 
 /**

@@ -4,6 +4,7 @@ import { readEvents } from "../lib/event-stream.js";
 import "../elements/diff-view.js";
 import { createElement, ReplyView } from "./reply-view.js";
 import { RequestFailed, sendRequest } from "./requests.js";
+import { callTool } from "./tool-calls.js";
 import { describeDifferences, readText } from "./settings.js";
 
 /**
@@ -35,7 +36,7 @@ export class ColumnResults {
 
   /**
    * @param {HTMLElement} section
-   * @param {{ url: string, catalogue: Catalogue, letter: () => string, onChange: () => void }} options
+   * @param {{ url: string, toolUrl: string, catalogue: Catalogue, letter: () => string, onChange: () => void }} options
    */
   constructor(section, options) {
     this.section = section;
@@ -136,6 +137,7 @@ export class ColumnResults {
     const position = turns.length;
     const reply = new ReplyView({
       tools: input.setting.tools,
+      callTool: (tool, args) => callTool(tool, args, this.options.toolUrl),
       keyNotice: {
         mayAdd: this.options.catalogue.may_add_keys,
         url: this.options.catalogue.secrets_url,

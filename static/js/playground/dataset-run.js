@@ -16,13 +16,15 @@ import { LETTERS, readText } from "./settings.js";
  *   remaining_seconds: number | null, error: string | null }} Job
  * @typedef {{ examples: number, runs: number, columns: { letter: string, matching: number, missing: string[],
  *   cost: number | null }[], cost: number | null }} Estimate
- * @typedef {{ trace_url: string | null, status: string, message: Message | null, error: string | null,
+ * @typedef {{ trace_url: string | null, status: string, message: Message | null, partial: string | null, error: string | null,
  *   latency_ms: number | null, usage: { input_tokens: number, output_tokens: number } | null, cost: number | null }} Cell
  * @typedef {{ example_id: string, inputs: unknown, reference: unknown, results: Record<string, Cell[]> }} Row
  */
 
 const POLL_MS = 1_000;
 const PAGE_SIZE = 50;
+/** Characters of the end of a reply that is still written. */
+const MAX_PARTIAL = 280;
 const OPEN = new Set(["running", "cancelling"]);
 
 export class DatasetRun {
@@ -30,6 +32,8 @@ export class DatasetRun {
   #jobs = [];
   #offset = 0;
   #total = 0;
+  /** Which rows are shown. @type {"all" | "running" | "failed"} */
+  #shown = "all";
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #timer;
   /** The last drawn rows, so that an unchanged table is left alone. */
@@ -44,6 +48,21 @@ export class DatasetRun {
     this.section = section;
     this.config = config;
     this.onChange = onChange;
+    for (const button of this.#showButtons)
+      button.addEventListener("click", () => this.#show(button.dataset.show ?? "all"));
+  }
+
+  get #showButtons() {
+    return /** @type {NodeListOf<HTMLButtonElement>} */ (
+      this.section.querySelectorAll("[data-show]")
+    );
+  }
+
+  /** @param {string} shown */
+  #show(shown) {
+    this.#shown = shown === "running" || shown === "failed" ? shown : "all";
+    this.#offset = 0;
+    return this.#turn(0);
   }
 
   get isRunning() {
@@ -71,6 +90,7 @@ export class DatasetRun {
     const { jobs } = await requestJson(this.config.urls.experiments, { method: "POST", body });
     this.#jobs = jobs;
     this.#offset = 0;
+    this.#shown = "all";
     this.#drawn = "";
     this.#draw();
     this.onChange();
@@ -133,7 +153,7 @@ export class DatasetRun {
     const jobs = ids.join(",");
     const progress = await requestJson(`${this.config.urls.experiments}?jobs=${jobs}`);
     this.#jobs = progress.jobs;
-    const query = `jobs=${jobs}&offset=${this.#offset}&limit=${PAGE_SIZE}`;
+    const query = `jobs=${jobs}&offset=${this.#offset}&limit=${PAGE_SIZE}&show=${this.#shown}`;
     const page = await requestJson(`${this.config.urls.rows}?${query}`);
     this.#total = page.total;
     this.#draw();
@@ -155,6 +175,17 @@ export class DatasetRun {
     const base = link.dataset.href ?? "";
     link.href = `${base.replace("DATASET", this.#jobs[0]?.dataset_id ?? "")}?${ids}`;
     link.hidden = !this.#jobs.length;
+    const counts = {
+      all: "",
+      running: sum(this.#jobs.map((job) => job.running)),
+      failed: sum(this.#jobs.map((job) => job.failed)),
+    };
+    for (const button of this.#showButtons) {
+      const shown = /** @type {keyof typeof counts} */ (button.dataset.show ?? "all");
+      button.ariaPressed = String(shown === this.#shown);
+      const count = /** @type {HTMLElement} */ (button.querySelector(".count"));
+      count.textContent = String(counts[shown] || "");
+    }
   }
 
   /** @param {Job} job */
@@ -210,7 +241,11 @@ export class DatasetRun {
       head.append(cell);
     }
     this.#part("rows-head").replaceChildren(head);
-    this.#part("rows").replaceChildren(...rows.map((row) => createRow(row, letters)));
+    this.#part("rows").replaceChildren(
+      ...(rows.length
+        ? rows.map((row) => createRow(row, letters))
+        : [this.#createEmptyRow(letters.length + 2)]),
+    );
     const last = this.#offset + rows.length;
     this.#part("rows-count").textContent = this.#total
       ? `${this.#offset + 1}–${last} of ${this.#total} examples`
@@ -219,6 +254,25 @@ export class DatasetRun {
     pager.replaceChildren();
     if (this.#offset) pager.append(createButton("Previous", "", () => this.#turn(-PAGE_SIZE)));
     if (last < this.#total) pager.append(createButton("Next", "", () => this.#turn(PAGE_SIZE)));
+  }
+
+  /** Say why there are no rows. @param {number} width in columns */
+  #createEmptyRow(width) {
+    const line = document.createElement("tr");
+    const cell = /** @type {HTMLTableCellElement} */ (createElement("td", "play-no-rows"));
+    cell.colSpan = width;
+    if (this.#shown !== "all")
+      cell.textContent = this.#shown === "running" ? "No call is open." : "No call has failed.";
+    else if (!sum(this.#jobs.map((job) => job.total)))
+      cell.textContent = "No example of the dataset was run.";
+    else {
+      const link = document.createElement("a");
+      link.href = /** @type {HTMLAnchorElement} */ (this.#part("compare")).href;
+      link.textContent = "Compare the experiments";
+      cell.append("The rows are shown here for a day. Their results are kept: ", link, ".");
+    }
+    line.append(cell);
+    return line;
   }
 
   /** @param {number} step */
@@ -242,6 +296,11 @@ function describeProgress(job) {
   if (job.status === "cancelling") parts.push("stopping");
   else if (job.status !== "running") parts.push(job.status);
   return parts.join(", ");
+}
+
+/** @param {number[]} numbers */
+function sum(numbers) {
+  return numbers.reduce((total, number) => total + number, 0);
 }
 
 /** @param {number} seconds */
@@ -313,7 +372,15 @@ function createResult(result) {
   const text = result.message ? readText(result.message) : "";
   const calls = (result.message?.tool_calls ?? []).map((call) => call.name).join(", ");
   if (result.status === "pending") block.append(createElement("span", "muted", "Waiting"));
-  else if (result.status === "running") {
+  else if (result.status === "running" && result.partial) {
+    const text = createElement(
+      "span",
+      "comparison-text play-partial",
+      result.partial.slice(-MAX_PARTIAL),
+    );
+    text.ariaBusy = "true";
+    block.append(text);
+  } else if (result.status === "running") {
     const skeleton = createElement("span", "skeleton");
     skeleton.append(document.createElement("i"));
     skeleton.ariaLabel = "Running";

@@ -36,7 +36,7 @@ export class ReplyView {
 
   /**
    * @param {{ tools: Tool[], onContinue: ((results: Message[]) => void) | null, onRetry: (() => void) | null,
-   *   keyNotice?: { mayAdd: boolean, url: string } }} options without `onContinue` tool calls cannot be answered
+   *   callTool?: (tool: Tool, args: unknown) => Promise<string>, keyNotice?: { mayAdd: boolean, url: string } }} options without `onContinue` tool calls cannot be answered
    */
   constructor(options) {
     this.options = options;
@@ -191,35 +191,50 @@ export class ReplyView {
   }
 
   /**
-   * Offer a field for the result of each call, filled with the tool's made-up one.
+   * Offer a field for the result of each call: the tool's made-up one, or one that its target returns.
    *
    * @param {(results: Message[]) => void} onContinue
    */
   #offerResults(onContinue) {
-    const fields = this.#calls.map(({ call, row }) => {
-      const label = createElement("label", "play-call-answer", `Result of ${call.name}`);
-      const field = document.createElement("textarea");
-      field.className = "input input-mono";
-      field.rows = 2;
-      field.value = this.options.tools.find((tool) => tool.name === call.name)?.result ?? "";
-      label.append(field);
-      row.append(label);
-      return field;
+    const answers = this.#calls.map(({ call, row }) => {
+      const tool = this.options.tools.find((item) => item.name === call.name);
+      const answer = new CallAnswer(call, tool ?? null, this.options.callTool);
+      row.append(answer.element);
+      return answer;
     });
-    const button = createElement("button", "button button-small play-continue", "Continue");
-    /** @type {HTMLButtonElement} */ (button).type = "button";
-    button.prepend(createIcon("corner-down-left"));
-    button.addEventListener("click", () => {
-      const results = this.#calls.map(({ call }, index) => ({
-        role: "tool",
-        tool_call_id: call.id,
-        name: call.name,
-        content: fields[index]?.value ?? "",
-      }));
-      this.#closeCalls(results.map((result) => result.content));
+    const canCall = answers.some((answer) => answer.isCallable);
+    const button = /** @type {HTMLButtonElement} */ (
+      createElement("button", "button button-small play-continue")
+    );
+    button.type = "button";
+    const label = createElement("span", "", canCall ? "Call and continue" : "Continue");
+    button.append(createIcon("corner-down-left"), label);
+    const proceed = async () => {
+      if (button.disabled) return;
+      button.disabled = true;
+      const results = await Promise.all(answers.map((answer) => answer.read()));
+      button.disabled = false;
+      if (results.includes(null) || !button.isConnected) return;
+      this.#closeCalls(results.map((result) => result ?? ""));
       button.remove();
-      onContinue(results);
-    });
+      onContinue(
+        this.#calls.map(({ call }, index) => ({
+          role: "tool",
+          tool_call_id: call.id,
+          name: call.name,
+          content: results[index] ?? "",
+        })),
+      );
+    };
+    button.addEventListener("click", proceed);
+    for (const { element } of answers)
+      element.addEventListener("keydown", (event) => {
+        if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
+        // Elsewhere on the page these keys run all columns again.
+        event.preventDefault();
+        event.stopPropagation();
+        proceed();
+      });
     this.#parts.append(button);
   }
 
@@ -324,6 +339,77 @@ export class ReplyView {
       if (seconds <= 0 || !button.isConnected) clearInterval(timer);
     }, 1_000);
     return button;
+  }
+}
+
+/** The field for the result of one tool call. */
+class CallAnswer {
+  element = createElement("div", "play-call-answer");
+  #field = document.createElement("textarea");
+  #problem = createElement("p", "field-error");
+  #note = createElement("span", "muted");
+
+  /**
+   * @param {CallView["call"]} call
+   * @param {Tool | null} tool null for a call of a tool that the column does not have
+   * @param {((tool: Tool, args: unknown) => Promise<string>) | undefined} callTool
+   */
+  constructor(call, tool, callTool) {
+    this.call = call;
+    this.tool = tool;
+    this.callTool = callTool;
+    const label = createElement("label", "", `Result of ${call.name}`);
+    this.#field.className = "input input-mono";
+    this.#field.rows = 2;
+    this.#field.value = this.isCallable ? "" : (tool?.result ?? "");
+    if (this.isCallable) this.#field.placeholder = "Empty: the tool is called";
+    label.append(this.#field);
+    this.#problem.hidden = true;
+    this.#problem.role = "alert";
+    this.element.append(label);
+    if (this.isCallable) {
+      const button = /** @type {HTMLButtonElement} */ (
+        createElement("button", "button button-small", "Call it")
+      );
+      button.type = "button";
+      button.addEventListener("click", async () => {
+        button.disabled = true;
+        await this.#call();
+        button.disabled = false;
+      });
+      const actions = createElement("div", "play-call-actions");
+      actions.append(button, this.#note);
+      this.element.append(actions);
+    }
+    this.element.append(this.#problem);
+  }
+
+  get isCallable() {
+    return Boolean(this.tool?.target && this.callTool);
+  }
+
+  /** Return the result, for which an empty field calls the tool; null if that failed. @returns {Promise<string | null>} */
+  async read() {
+    if (!this.isCallable || this.#field.value) return this.#field.value;
+    return (await this.#call()) ? this.#field.value : null;
+  }
+
+  /** @returns {Promise<boolean>} whether the tool returned a result */
+  async #call() {
+    if (!this.tool || !this.callTool) return false;
+    const started = performance.now();
+    this.#problem.hidden = true;
+    this.#note.textContent = "Calling…";
+    try {
+      this.#field.value = await this.callTool(this.tool, JSON.parse(this.call.arguments));
+      this.#note.textContent = formatDuration(performance.now() - started);
+      return true;
+    } catch (error) {
+      this.#note.textContent = "";
+      this.#problem.textContent = error instanceof Error ? error.message : String(error);
+      this.#problem.hidden = false;
+      return false;
+    }
   }
 }
 

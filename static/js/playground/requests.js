@@ -25,9 +25,9 @@ function csrfToken() {
  * Send the request and return its response. Raises `RequestFailed` unless it succeeds.
  *
  * @param {string} url
- * @param {{ method?: string, body?: unknown, signal?: AbortSignal, keepalive?: boolean }} [options]
+ * @param {{ method?: string, body?: unknown, signal?: AbortSignal, keepalive?: boolean, accept?: string }} [options]
  */
-export async function sendRequest(url, { method = "GET", body, signal, keepalive } = {}) {
+export async function sendRequest(url, { method = "GET", body, signal, keepalive, accept } = {}) {
   const isWrite = method !== "GET";
   /** @type {RequestInit} */
   const request = {
@@ -35,6 +35,7 @@ export async function sendRequest(url, { method = "GET", body, signal, keepalive
     headers: {
       ...(isWrite ? { "X-CSRFToken": csrfToken() } : {}),
       ...(body === undefined ? {} : { "Content-Type": "application/json" }),
+      ...(accept ? { Accept: accept } : {}),
     },
   };
   if (body !== undefined) request.body = JSON.stringify(body);
@@ -53,7 +54,7 @@ export async function sendRequest(url, { method = "GET", body, signal, keepalive
 
 /**
  * @param {string} url
- * @param {{ method?: string, body?: unknown, signal?: AbortSignal, keepalive?: boolean }} [options]
+ * @param {{ method?: string, body?: unknown, signal?: AbortSignal, keepalive?: boolean, accept?: string }} [options]
  * @returns {Promise<any>} the JSON of the response; null if it has no content
  */
 export async function requestJson(url, options) {

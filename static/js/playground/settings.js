@@ -6,6 +6,7 @@ import { findVariables } from "./template-variables.js";
  * @typedef {import("./types.js").Message} Message
  * @typedef {import("./types.js").Block} Block
  * @typedef {import("./types.js").Recorded} Recorded
+ * @typedef {import("./types.js").Tool} Tool
  */
 
 export const LETTERS = "ABCDEFGHIJ";
@@ -38,6 +39,7 @@ export function completeSetting(setting) {
       description: tool.description ?? "",
       schema: tool.schema ?? { type: "object", properties: {} },
       result: tool.result ?? null,
+      target: tool.target ?? null,
     })),
     response_schema: setting.response_schema ?? null,
     model: { ...(setting.model ?? { provider: "", model: "" }) },
@@ -90,9 +92,125 @@ export function canonicalJson(value) {
   });
 }
 
+/** Return the tools as commits have them: how a result is found is no part of the prompt. @param {Tool[]} tools */
+function committedTools(tools) {
+  return tools.map(({ name, description, schema }) => ({ name, description, schema }));
+}
+
 /** Return what a commit of the setting contains. @param {Setting} setting */
 export function committedPart({ messages, template_format, tools, response_schema, model }) {
-  return canonicalJson({ messages, template_format, tools, response_schema, model });
+  return canonicalJson({
+    messages,
+    template_format,
+    tools: committedTools(tools),
+    response_schema,
+    model,
+  });
+}
+
+/** Return the messages as one text, each below its role. @param {Setting} setting */
+export function messagesText(setting) {
+  return setting.messages.map((message) => `${message.role}: ${readText(message)}`).join("\n\n");
+}
+
+/**
+ * The parts of a setting that two authors change independently.
+ *
+ * @typedef {{ name: string, read: (setting: Setting) => unknown, write: (setting: Setting, from: Setting) => void }} Part
+ * @param {Setting[]} settings whose messages are parts one by one only if all have the same number
+ * @returns {Part[]}
+ */
+function listParts(settings) {
+  const counts = new Set(settings.map((setting) => setting.messages.length));
+  /** @type {Part[]} */
+  const messages =
+    counts.size === 1
+      ? (settings[0]?.messages ?? []).map((_, index) => ({
+          name: `message ${index + 1}`,
+          read: (setting) => setting.messages[index],
+          write: (setting, from) => {
+            const message = from.messages[index];
+            if (message) setting.messages[index] = message;
+          },
+        }))
+      : [
+          {
+            name: "messages",
+            read: (setting) => setting.messages,
+            write: (setting, from) => {
+              setting.messages = from.messages;
+            },
+          },
+        ];
+  const model = ["provider", "model", "base_url", "api_version"];
+  return [
+    ...messages,
+    {
+      name: "template format",
+      read: (setting) => setting.template_format,
+      write: (setting, from) => {
+        setting.template_format = from.template_format;
+      },
+    },
+    {
+      name: "tools",
+      read: (setting) => committedTools(setting.tools),
+      write: (setting, from) => {
+        const known = new Map(setting.tools.map((tool) => [tool.name, tool]));
+        setting.tools = from.tools.map((tool) => ({
+          ...tool,
+          result: known.get(tool.name)?.result ?? tool.result,
+          target: known.get(tool.name)?.target ?? tool.target,
+        }));
+      },
+    },
+    {
+      name: "response schema",
+      read: (setting) => setting.response_schema,
+      write: (setting, from) => {
+        setting.response_schema = from.response_schema;
+      },
+    },
+    ...[model, ...PARAMETERS.map((name) => [name])].map((names) => ({
+      name: names.length > 1 ? "model" : formatName(names[0] ?? ""),
+      read: (/** @type {Setting} */ setting) => names.map((name) => setting.model[name]),
+      write: (/** @type {Setting} */ setting, /** @type {Setting} */ from) => {
+        for (const name of names) setting.model[name] = from.model[name];
+      },
+    })),
+  ];
+}
+
+/** @typedef {{ name: string, take: (merged: Setting, from?: Setting) => void }} Conflict a part that both changed */
+
+/**
+ * Apply the changes of both authors to their common base. Where both changed a part, `mine` stays, and the part is a conflict,
+ * which `take` replaces by the one of `theirs` or of another setting.
+ *
+ * @param {Setting} base
+ * @param {Setting} mine
+ * @param {Setting} theirs
+ * @returns {{ merged: Setting, taken: string[], conflicts: Conflict[] }}
+ */
+export function mergeSettings(base, mine, theirs) {
+  const merged = structuredClone(mine);
+  const taken = [];
+  const conflicts = [];
+  for (const part of listParts([base, mine, theirs])) {
+    const [old, own, other] = [base, mine, theirs].map((setting) =>
+      canonicalJson({ value: part.read(setting) }),
+    );
+    if (other === old || other === own) continue;
+    if (own === old) {
+      part.write(merged, theirs);
+      taken.push(part.name);
+    } else
+      conflicts.push({
+        name: part.name,
+        take: (/** @type {Setting} */ setting, from = theirs) => part.write(setting, from),
+      });
+  }
+  return { merged, taken, conflicts };
 }
 
 /**

@@ -3,8 +3,9 @@
 /** @typedef {"f-string" | "mustache" | "none"} TemplateFormat */
 /** @typedef {{ names: string[], error: string }} TemplateVariables the names in order, and why the template is malformed */
 
-const MUSTACHE_TAG = /\{\{\{?\s*[#^&/!>]?\s*([^{}\s]*)\s*\}?\}\}/g;
-const MUSTACHE_VARIABLE = /\{\{\{?\s*[#^&]?\s*([A-Za-z_]\w*)[^{}]*\}?\}\}/g;
+// More patterns for spaces would take more than linear time.
+const MUSTACHE_TAG = /\{\{\{([^{}]*)\}\}\}|\{\{([^{}]*)\}\}/g;
+const MUSTACHE_NAME = /^[#^&]?\s*([A-Za-z_]\w*)/;
 const NAME = /^[A-Za-z_]\w*$/;
 
 /**
@@ -20,10 +21,15 @@ export function findVariables(text, format) {
 
 /** @param {string} text @returns {TemplateVariables} */
 function findMustacheVariables(text) {
-  const names = [...new Set([...text.matchAll(MUSTACHE_VARIABLE)].map((match) => match[1] ?? ""))];
-  const tagCount = [...text.matchAll(MUSTACHE_TAG)].length;
-  const isMalformed = text.split("{{").length - 1 !== tagCount;
-  return { names, error: isMalformed ? "A {{ without its }}." : "" };
+  const tags = [...text.matchAll(MUSTACHE_TAG)].map((match) => (match[1] ?? match[2] ?? "").trim());
+  const names = tags
+    .map((tag) => MUSTACHE_NAME.exec(tag)?.[1])
+    .filter((name) => name !== undefined);
+  const hasSpaces = tags.some(
+    (tag) => !tag.startsWith("!") && /\s/.test(tag.replace(/^[#^&/>]/, "").trim()),
+  );
+  const isMalformed = text.split("{{").length - 1 !== tags.length || hasSpaces;
+  return { names: [...new Set(names)], error: isMalformed ? "A {{ without its }}." : "" };
 }
 
 /** @param {string} text @returns {TemplateVariables} */

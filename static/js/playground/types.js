@@ -5,7 +5,8 @@
  * @typedef {{ id: string, name: string, arguments: unknown }} ToolCall
  * @typedef {{ role: string, content: string | Block[], name?: string, tool_call_id?: string, tool_calls?: ToolCall[],
  *   thinking?: string }} Message
- * @typedef {{ name: string, description: string, schema: unknown, result: string | null }} Tool
+ * @typedef {{ agent?: string, url?: string }} ToolTarget
+ * @typedef {{ name: string, description: string, schema: unknown, result: string | null, target: ToolTarget | null }} Tool
  * @typedef {Record<string, unknown> & { provider: string, model: string }} ModelSettings
  * @typedef {{ name: string, prompt: { repo: string, commit: string } | null, template_format: string, messages: Message[],
  *   tools: Tool[], response_schema: unknown, model: ModelSettings }} Setting
@@ -24,8 +25,10 @@
  * @typedef {{ message: Message | null, usage: Usage, cost: number | null, latency_ms: number | null,
  *   first_token_ms: number | null, run_id?: string, trace_url?: string, error?: unknown, letter?: string }} Recorded
  * @typedef {{ stream: string, draft: string, shares: string, prefill: string, commits: string, experiments: string,
- *   estimate: string, rows: string, job: string, dataset: string, page: string }} Urls
+ *   estimate: string, rows: string, job: string, dataset: string, page: string, prompt_diff: string,
+ *   tool_call: string }} Urls
  * @typedef {{ urls: Urls, catalogue: Catalogue, state: State, recorded: (Recorded | null)[],
- *   is_read_only: boolean, may_experiment: boolean, prompts: { repo: string, head: string | null }[] }} Config
+ *   agents: { slug: string, name: string }[], owner: string,
+ *   draft_saved_at?: string | null, is_read_only: boolean, may_experiment: boolean, prompts: { repo: string, head: string | null }[] }} Config
  */
 export {};

@@ -9,6 +9,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import scenarios
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import interrupt
@@ -37,10 +39,33 @@ def ask(question: dict[str, Any]) -> Any:
     return one_step(lambda _: {"text": str(interrupt(question))})
 
 
-async def answer_later(_: MessagesState) -> Any:
-    # The A2A kit looks for tasks that are working.
-    await asyncio.sleep(4)
-    return {"messages": [AIMessage("Hello from the agent")]}
+class KitState(MessagesState, total=False):
+    structured_response: dict[str, Any]
+
+
+async def play_scenario(state: KitState) -> Any:
+    """Behave as the A2A kit asks for in the id of its message."""
+    scenario = scenarios.find(str(state["messages"][-1].id))
+    await asyncio.sleep(scenario.seconds)
+    if scenario.outcome == "input-required":
+        while str(interrupt("What next?")).startswith(scenarios.ASKS_AGAIN):
+            pass
+        return {"messages": [AIMessage("Hello from TCK")]}
+    texts = [part["text"] for part in scenario.parts if "text" in part]
+    if texts:
+        # A chat model, so that the text is streamed.
+        model = GenericFakeChatModel(messages=iter([AIMessage("".join(texts))]))
+        return {"messages": [await model.ainvoke(state["messages"])]}
+    blocks = [to_block(part) for part in scenario.parts if "data" not in part]
+    data = [part["data"] for part in scenario.parts if "data" in part]
+    response = {"structured_response": data[0]} if data else {}
+    return {"messages": [AIMessage(content=blocks)], **response}
+
+
+def to_block(part: dict[str, Any]) -> dict[str, Any]:
+    content = {"url": part["url"]} if "url" in part else {"base64": part["raw"]}
+    file = {"mime_type": part["mediaType"], "filename": part["filename"]}
+    return {"type": "file", **content, **file}
 
 
 def choice(*values: str) -> dict[str, Any]:
@@ -93,7 +118,7 @@ enums = ask(
         },
     }
 )
-slow_chat = one_step(answer_later, MessagesState)
+kit = one_step(play_scenario, KitState)
 
 _builder = StateGraph(Text)
 for _name in ("first", "second", "third"):

@@ -55,7 +55,7 @@ def find_examples(
     )
     with raw_cursor() as cursor:
         cursor.execute(sql(statement), [*values, offset, limit], binary=True)
-        return [ExampleRuns(*row) for row in cursor]
+        return [ExampleRuns(*row) for row in cursor.fetchall()]
 
 
 def _experiment_conditions(workspace_id: UUID, project_ids: Collection[UUID]) -> list[Condition]:
@@ -141,4 +141,4 @@ def list_experiment_runs(
     )
     with raw_cursor() as cursor:
         cursor.execute(sql(statement), parameters(conditions), binary=True)
-        return [ExperimentRun(*row) for row in cursor]
+        return [ExperimentRun(*row) for row in cursor.fetchall()]

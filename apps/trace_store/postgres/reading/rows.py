@@ -53,7 +53,7 @@ def select_runs(statement: str, values: Sequence[Any]) -> list[StoredRun]:
     """Execute a statement that selects `COLUMNS` of `trace_store_run r`."""
     with raw_cursor() as cursor:
         cursor.execute(sql(statement), values, binary=True)
-        return [run_from_row(row) for row in cursor]
+        return [run_from_row(row) for row in cursor.fetchall()]
 
 
 def run_from_row(row: Sequence[Any]) -> StoredRun:

@@ -63,7 +63,7 @@ def _current_totals(
             binary=True,
         )
         pending, sums = set(), {}
-        for project_id, run_id, trace_id, is_pending, *amounts in cursor:
+        for project_id, run_id, trace_id, is_pending, *amounts in cursor.fetchall():
             if is_pending:
                 pending.add(trace_id)
             is_summed = any(amount is not None for amount in amounts)

@@ -41,11 +41,11 @@ class Agent:
             pending += agent.agents
 
     @property
-    def turns(self) -> int:
+    def model_calls(self) -> int:
         return sum(run.is_model_call for run in self.runs)
 
     @property
-    def tools(self) -> int:
+    def tool_calls(self) -> int:
         return sum(run.run_type == RunType.TOOL for run in self.runs)
 
 
@@ -88,7 +88,7 @@ def find_agents(rows: Sequence[RunRow], *, show_hidden: bool = False) -> list[Ag
         tool_run = tool_runs[parent] if outer is not None else None
         if outer is None or boundaries[index]:
             called_by = row if outer is not None and row.run_type == RunType.TOOL else tool_run
-            name = str(metadata[index].get("lc_agent_name") or row.name)
+            name = str(metadata[index].get("lc_agent_name") or row.shown_name)
             agent = Agent(row, name, called_by.id if called_by else None)
             (roots if outer is None else outer.agents).append(agent)
             owners.append(agent)

@@ -152,6 +152,12 @@ class Block:
     def has_error(self) -> bool:
         return self.error is not None and not self.error.is_interrupt
 
+    @property
+    def call_errors(self) -> list[ErrorReport]:
+        """Return the errors of the block's own tool calls."""
+        calls = [call for group in self.calls for call in group.calls]
+        return [call.error for call in calls if call.error is not None]
+
 
 @dataclass(frozen=True)
 class AgentView:

@@ -70,6 +70,8 @@ class Transcript:
     """The deepest run that failed by itself."""
     hidden_runs: int = 0
     """The runs of middleware and those that their metadata excludes."""
+    root_feedback: Sequence[tuple[str, str]] = ()
+    """Key and short value of the feedback on the root that no block shows."""
 
     @property
     def is_running(self) -> bool:
@@ -242,7 +244,15 @@ def _build(
         next_offset=next_offset,
         hidden_runs=count_hidden(rows),
         first_error=None if deepest is None else deepest.id,
+        root_feedback=_root_feedback(builder, root.row, blocks),
     )
+
+
+def _root_feedback(
+    builder: TranscriptBuilder, root: RunRow, blocks: Sequence[Block]
+) -> Sequence[tuple[str, str]]:
+    is_shown = any(block.row.id == root.id and block.feedback for block in blocks)
+    return () if is_shown else builder.feedback.get(root.id, ())
 
 
 def _root_blocks(
@@ -266,10 +276,12 @@ def _last_blocks(builder: TranscriptBuilder, root: Agent, blocks: Sequence[Block
         feedback = builder.feedback.get(root.row.id, ())
         present = [block for block in (state, output) if block is not None]
         return [*present[:-1], *(replace(block, feedback=feedback) for block in present[-1:])]
-    # The error of a run below is in its own block.
+    # The error of a run below is in its own block or call.
     if root.row in root.failures or any(block.has_error for block in blocks):
         return []
     error = build_error(_error_text(builder, root))
+    if any(error.title == shown.title for block in blocks for shown in block.call_errors):
+        return []
     return [Block("error", root.row, title=root.name, error=error)]
 
 

@@ -8,6 +8,7 @@ from apps.tracing.messages import Message, MessagePart
 from apps.tracing.pages.transcripts.blocks import AgentView, Block, CallView
 from apps.tracing.pages.transcripts.loading import Transcript
 
+_KIND_TITLES = {"turn": "LLM call", "tool": "Called by code"}
 _ROLE_TITLES = {"system": "System", "human": "Human", "ai": "Assistant", "tool": "Tool result"}
 
 
@@ -21,7 +22,8 @@ def render_markdown(transcript: Transcript) -> str:
 
 def _render_blocks(blocks: Sequence[Block], level: int) -> Iterator[str]:
     for block in blocks:
-        title = " ".join(filter(None, (block.kind.capitalize(), block.title)))
+        kind = _KIND_TITLES.get(block.kind, block.kind.capitalize())
+        title = " ".join(filter(None, (kind, block.title)))
         yield from (f"{'#' * min(level, 6)} {title}", "")
         yield from _render_messages((*block.system, *block.messages, *block.reply))
         if block.view is not None:

@@ -18,7 +18,7 @@ from apps.trace_store.filters.formatting import format_filter, format_query, tra
 from apps.trace_store.filters.query_text import MAX_QUERY_DEPTH, MAX_QUERY_LENGTH, parse_query
 from tests.examples import fuzz_settings
 from tests.factories.tracing import ingest, wire_run
-from tests.tracing.filters.population import filters
+from tests.trace_store.filters.population import filters
 
 NOW = datetime(2026, 3, 4, 15, 30, tzinfo=UTC)
 DAY = datetime(2026, 3, 3, 9, tzinfo=UTC)

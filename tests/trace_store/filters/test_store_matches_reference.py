@@ -16,7 +16,7 @@ from apps.trace_store.postgres.filtering import compile_where
 from apps.trace_store.postgres.filtering.subjects import load_subjects
 from apps.trace_store.postgres.postprocess import processor
 from tests.examples import fuzz_settings
-from tests.tracing.filters.population import filters, populate
+from tests.trace_store.filters.population import filters, populate
 
 pytestmark = pytest.mark.exhaustive
 

@@ -13,7 +13,7 @@ from apps.trace_store.postgres.postprocess import term_backlog
 from apps.trace_store.postgres.postprocess.term_index import salt_terms
 from tests.factories.organizations import WorkspaceFactory
 from tests.factories.tracing import stored_run
-from tests.tracing.test_postprocess import read_terms
+from tests.trace_store.test_postprocess import read_terms
 
 pytestmark = pytest.mark.django_db
 MIGRATION = import_module("apps.trace_store.migrations.0005_term_backlog")
