@@ -158,6 +158,8 @@ class Evaluation(WorkspaceOwned):
         max_length=10, choices=EvaluationStatus, default=EvaluationStatus.PENDING
     )
     attempt = models.PositiveIntegerField(default=0)
+    earlier_attempts = models.PositiveIntegerField(default=0)
+    """Those before the evaluation was last asked for: tokens are never used twice."""
     due_at = models.DateTimeField(default=timezone.now)
     started_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)

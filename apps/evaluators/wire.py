@@ -110,6 +110,13 @@ class RuleChanges(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     max_calls_per_day: int | msgspec.UnsetType | None = msgspec.UNSET
 
 
+class EvaluateExperimentBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """The rules of the dataset to apply again; without `rule_ids`, those that are enabled."""
+
+    rule_ids: list[UUID] | None = None
+    only_failed: bool = False
+
+
 class TriggerBody(msgspec.Struct, forbid_unknown_fields=True):
     rule_ids: list[UUID]
 
@@ -159,7 +166,11 @@ def evaluator_json(evaluator: Evaluator) -> dict[str, Any]:
             "setting": evaluator.setting,
         },
         "code_evaluator": None,
-        "run_rules": [_scope_json(rule) for rule in evaluator.rules.all()],
+        "run_rules": [
+            _scope_json(rule)
+            | {"spend_limit": None if (limit := _limit_json(rule)) is None else _as_numbers(limit)}
+            for rule in evaluator.rules.all()
+        ],
     }
 
 
@@ -172,6 +183,11 @@ def _scope_json(rule: EvaluatorRule) -> dict[str, Any]:
         "session_name": None if rule.project is None else rule.project.name,
         "spend_limit": _limit_json(rule),
     }
+
+
+def _as_numbers(limit: dict[str, Any]) -> dict[str, Any]:
+    """Rules have a limit as text, evaluators as a number."""
+    return limit | {"limit_usd": float(limit["limit_usd"])}
 
 
 def _limit_json(rule: EvaluatorRule) -> dict[str, Any] | None:
@@ -233,7 +249,7 @@ def log_json(evaluation: Evaluation) -> dict[str, Any]:
         "session_id": evaluation.project_id,
         "reference_example_id": evaluation.example_id,
         "status": evaluation.status,
-        "attempts": evaluation.attempt,
+        "attempts": evaluation.attempt - evaluation.earlier_attempts,
         "evaluator_run_id": evaluation.judge_run_id,
         "feedback": evaluation.scores,
         "error": evaluation.error or None,

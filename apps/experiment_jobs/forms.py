@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 from django import forms
 
@@ -12,6 +13,7 @@ from apps.datasets.models import Dataset, DatasetTag
 from apps.datasets.services.tags import list_splits
 from apps.datasets.services.versions import LATEST, resolve_as_of
 from apps.deployments.models import Deployment
+from apps.experiment_jobs.evaluator_choice import list_choices
 from apps.experiment_jobs.input_mapping import check_mapping
 from apps.experiment_jobs.services.jobs import (
     MAX_CONCURRENCY,
@@ -59,9 +61,16 @@ class ExperimentJobForm(forms.Form):
         ),
     )
 
+    evaluators = forms.MultipleChoiceField(
+        label="Evaluators", required=False, widget=forms.CheckboxSelectMultiple
+    )
+
     def __init__(self, dataset: Dataset, data: Any = None) -> None:
         super().__init__(data)
         self.dataset = dataset
+        choices = [(str(item.rule_id), item.name) for item in list_choices(dataset)]
+        self.fields["evaluators"].choices = choices  # type: ignore[attr-defined]
+        self.initial["evaluators"] = [value for value, _ in choices]
         deployments = Deployment.objects.for_workspace(dataset.workspace_id).present()
         serving = deployments.filter(active_revision__isnull=False).order_by("name")
         self.fields["deployment"].queryset = serving  # type: ignore[attr-defined]
@@ -74,6 +83,10 @@ class ExperimentJobForm(forms.Form):
             ("", "All examples"),
             *((name, name) for name in splits),
         ]
+
+    @property
+    def has_evaluators(self) -> bool:
+        return bool(self.initial["evaluators"])
 
     @property
     def has_deployments(self) -> bool:
@@ -106,4 +119,7 @@ class ExperimentJobForm(forms.Form):
             repetitions=cleaned["repetitions"],
             concurrency=cleaned["concurrency"],
             prefix=cleaned["name"] or None,
+            evaluator_rule_ids=(
+                [UUID(text) for text in cleaned["evaluators"]] if self.has_evaluators else None
+            ),
         )

@@ -22,3 +22,5 @@ class WireExperimentJob(msgspec.Struct, kw_only=True, forbid_unknown_fields=True
     input_mapping: dict[str, Any] | None = None
     repetitions: int | None = None
     concurrency: int | None = None
+    evaluator_rule_ids: list[UUID] | None = None
+    """Without it, all enabled rules of the dataset score the rows."""

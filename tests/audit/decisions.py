@@ -369,9 +369,15 @@ patch /v1/platform/evaluators/<uuid:evaluator_id> -> evaluator.updated
 delete /v1/platform/evaluators/<uuid:evaluator_id> -> evaluator.deleted
 post /runs/rules -> evaluator_rule.created
 post /runs/rules/trigger -> [work]
+post /runs/experiments/<uuid:experiment_id>/evaluate -> [work]
 patch /runs/rules/<uuid:evaluator_rule_id> -> evaluator_rule.updated
 delete /runs/rules/<uuid:evaluator_rule_id> -> evaluator_rule.deleted
 post /runs/rules/<uuid:evaluator_rule_id>/trigger -> [work]
+post /o/<uuid:workspace_id>/evaluators/new -> evaluator_rule.created
+post /o/<uuid:workspace_id>/evaluators/try -> [work]
+post /o/<uuid:workspace_id>/evaluators/<uuid:evaluator_rule_id>/edit -> evaluator_rule.updated
+post /o/<uuid:workspace_id>/evaluators/<uuid:evaluator_rule_id>/change -> evaluator_rule.updated
+post /o/<uuid:workspace_id>/datasets/<uuid:dataset_id>/experiments/evaluations -> [work]
 post /v1/platform/alerts -> alert.created
 post /v1/platform/alerts/preview -> [asks]
 patch /v1/platform/alerts/rules/<uuid:rule_id> -> alert.updated

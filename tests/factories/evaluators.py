@@ -97,4 +97,4 @@ def create_evaluator_rows(workspace: Workspace, mark: str, dataset_id: UUID) -> 
         ended_at=timezone.now(),
     ).save()
     EvaluatorSpend(workspace=workspace, rule=rule, day=timezone.now().date(), call_count=1).save()
-    return {"evaluator_id": evaluator.pk, "evaluator_rule_id": rule.pk}
+    return {"evaluator_id": evaluator.pk, "evaluator_rule_id": rule.pk, "experiment_id": uuid4()}

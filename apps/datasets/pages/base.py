@@ -13,7 +13,7 @@ from apps.web_ui.pages import PageRequest
 def dataset_context(request: PageRequest, dataset: Dataset, tab: str) -> dict[str, Any]:
     """Return the context of `datasets/dataset_base.html`, in at most one query.
 
-    `tab` is `examples`, `experiments`, `versions` or `settings`.
+    `tab` is `examples`, `experiments`, `evaluators`, `versions` or `settings`.
     """
     caller = request.caller
     may_read_experiments = caller.may(Permission.EXPERIMENTS_READ)
@@ -30,5 +30,6 @@ def dataset_context(request: PageRequest, dataset: Dataset, tab: str) -> dict[st
         "may_delete": caller.may(Permission.DATASETS_DELETE),
         "may_share": caller.may(Permission.DATASETS_SHARE),
         "may_read_experiments": may_read_experiments,
+        "may_read_evaluators": caller.may(Permission.EVALUATORS_READ),
         "may_read_runs": caller.may(Permission.RUNS_READ),
     }

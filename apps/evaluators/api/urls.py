@@ -16,6 +16,11 @@ urlpatterns = [
         views.TriggerEvaluatorRulesView.as_view(),
         name="evaluator-rules-trigger",
     ),
+    path(
+        "runs/experiments/<uuid:experiment_id>/evaluate",
+        views.EvaluateExperimentView.as_view(),
+        name="experiment-evaluate",
+    ),
     path(_RULE, views.EvaluatorRuleView.as_view(), name="evaluator-rule"),
     path(f"{_RULE}/logs", views.EvaluatorRuleLogsView.as_view(), name="evaluator-rule-logs"),
     path(

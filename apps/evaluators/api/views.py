@@ -21,8 +21,10 @@ from apps.evaluators.api.parameters import (
     RuleListSerializer,
 )
 from apps.evaluators.models import Evaluation, EvaluatorRule
-from apps.evaluators.services import evaluators, rules, spend
+from apps.evaluators.services import evaluators, reruns, rules, spend
+from apps.evaluators.services.rules import CREATE_PERMISSIONS
 from apps.evaluators.wire import (
+    EvaluateExperimentBody,
     EvaluatorBody,
     EvaluatorChanges,
     RuleBody,
@@ -39,8 +41,6 @@ from apps.organizations.permissions import Permission
 from apps.playground.setting import decode
 
 MAX_RULES_PER_TRIGGER = 100
-CREATE_PERMISSIONS = (Permission.RUNS_READ, Permission.FEEDBACK_WRITE)
-"""Required next to `evaluators:write`: a rule reads runs and writes feedback by itself."""
 
 
 class EvaluatorAPIView(WorkspaceAPIView):
@@ -214,6 +214,22 @@ class EvaluatorRuleLastAppliedView(EvaluatorAPIView):
         rule = rules.get_rule(self.workspace_id, evaluator_rule_id)
         rows = Evaluation.objects.for_workspace(self.workspace_id).filter(rule=rule)
         return Response(last_applied_json(rule, rows.aggregate(at=Max("ended_at"))["at"]))
+
+
+class EvaluateExperimentView(EvaluatorAPIView):
+    @extend_schema(request=request_schema(EvaluateExperimentBody), responses={202: dict})
+    def post(self, request: ApiRequest, experiment_id: UUID) -> Response:
+        """Apply rules of the dataset again to the rows of an experiment."""
+        for permission in CREATE_PERMISSIONS:
+            request.auth.require(permission)
+        body = decode(request.body or b"{}", EvaluateExperimentBody)
+        count = reruns.evaluate_experiment(
+            workspace_id=self.workspace_id,
+            experiment_id=experiment_id,
+            rule_ids=body.rule_ids,
+            only_failed=body.only_failed,
+        )
+        return Response({"evaluation_count": count}, status=202)
 
 
 class TriggerEvaluatorRuleView(EvaluatorAPIView):

@@ -45,6 +45,8 @@ class ClaimedEvaluation:
     attempt: int
     """The fencing token: the result of a stale attempt is discarded."""
     organization_id: UUID
+    number: int = 1
+    """Of the attempt, since the evaluation was asked for."""
     judge: Judge | None = None
     record: CallRecord | None = None
     call: PreparedCall | None = field(default=None, repr=False)
@@ -119,8 +121,13 @@ def _prepare(evaluations: Sequence[Evaluation]) -> list[ClaimedEvaluation]:
 
 
 def _prepare_one(evaluation: Evaluation) -> ClaimedEvaluation:
-    claimed = ClaimedEvaluation(evaluation.pk, evaluation.attempt, evaluation.organization_id)
-    if evaluation.attempt > MAX_ATTEMPTS:
+    claimed = ClaimedEvaluation(
+        evaluation.pk,
+        evaluation.attempt,
+        evaluation.organization_id,
+        evaluation.attempt - evaluation.earlier_attempts,
+    )
+    if evaluation.attempt - evaluation.earlier_attempts > MAX_ATTEMPTS:
         return replace(claimed, error=f"{MAX_ATTEMPTS} attempts were interrupted.")
     try:
         return _prepare_call(evaluation, claimed)
@@ -230,7 +237,7 @@ async def make_call(claimed: ClaimedEvaluation) -> ModelCallResult | datetime:
             async for _ in events:
                 pass
     except AppError as error:
-        due_at = retry_at(claimed.attempt, error)
+        due_at = retry_at(claimed.number, error)
         return execution.result(error=error.detail) if due_at is None else due_at
     return execution.result()
 

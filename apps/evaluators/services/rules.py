@@ -14,6 +14,7 @@ from django.utils import timezone
 from apps.audit.actions import Action
 from apps.audit.services import Target, record
 from apps.core.callers import Caller
+from apps.datasets.models import Dataset
 from apps.datasets.services.datasets import get_dataset
 from apps.evaluators import dispatch, errors
 from apps.evaluators.errors import BadEvaluatorRule
@@ -22,6 +23,7 @@ from apps.evaluators.querysets import EvaluatorRuleQuerySet
 from apps.evaluators.services import evaluators
 from apps.evaluators.services.traces import PROJECT_NAME
 from apps.evaluators.wire import RuleBody, RuleChanges, RuleEvaluatorBody, SpendLimitBody
+from apps.experiment_jobs.evaluator_choice import EvaluatorChoice
 from apps.organizations.permissions import Permission
 from apps.trace_store import filters
 from apps.tracing.services import get_project
@@ -33,6 +35,8 @@ MAX_FILTER_LENGTH = 8000
 DEFAULT_CALLS_PER_DAY = 10_000
 MAX_CALLS_PER_DAY = 1_000_000
 MAX_LIMIT_USD = Decimal(10_000_000)
+CREATE_PERMISSIONS = (Permission.RUNS_READ, Permission.FEEDBACK_WRITE)
+"""Required next to `evaluators:write`: a rule reads runs and writes feedback by itself."""
 _FILTERS = ("filter", "trace_filter", "tree_filter")
 
 
@@ -50,6 +54,13 @@ def get_rule(workspace_id: UUID, rule_id: UUID) -> EvaluatorRule:
     if rule is None:
         raise errors.EvaluatorRuleNotFound
     return rule
+
+
+def list_choices(dataset: Dataset) -> list[EvaluatorChoice]:
+    """The enabled rules of a dataset, for the experiments that choose from them."""
+    rows = EvaluatorRule.objects.for_workspace(dataset.workspace_id)
+    rows = rows.filter(dataset=dataset, is_enabled=True).newest_first()
+    return [EvaluatorChoice(rule_id, name) for rule_id, name in rows.values_list("pk", "name")]
 
 
 @transaction.atomic

@@ -110,18 +110,27 @@ def is_sampled(rule: EvaluatorRule, run_id: UUID) -> bool:
     return int.from_bytes(digest) < rule.sampling_rate * 2**64
 
 
-def enqueue(workspace_id: UUID, pairs: Iterable[tuple[EvaluatorRule, EvaluatedRun]]) -> None:
-    """Enqueue evaluations, in the caller's transaction; those that exist stay as they are."""
-    evaluations = _build(workspace_id, pairs, timezone.now())
+def enqueue(
+    workspace_id: UUID,
+    pairs: Iterable[tuple[EvaluatorRule, EvaluatedRun]],
+    *,
+    due_at: datetime | None = None,
+) -> None:
+    """Enqueue evaluations, in the caller's transaction; those that exist stay as they are.
+
+    Without `due_at`, a rule waits for the rest of the trace if it may depend on it.
+    """
+    evaluations = _build(workspace_id, pairs, due_at)
     Evaluation.objects.for_workspace(workspace_id).bulk_create(evaluations, ignore_conflicts=True)
 
 
 def _build(
-    workspace_id: UUID, pairs: Iterable[tuple[EvaluatorRule, EvaluatedRun]], now: datetime
+    workspace_id: UUID, pairs: Iterable[tuple[EvaluatorRule, EvaluatedRun]], due_at: datetime | None
 ) -> list[Evaluation]:
     pairs = list(pairs)
     if not pairs:
         return []
+    now = timezone.now()
     workspaces = Workspace.objects.filter(pk=workspace_id)
     organization_id = workspaces.values_list("organization_id", flat=True).get()
     return [
@@ -132,7 +141,7 @@ def _build(
             run_id=run.id,
             project_id=run.project_id,
             example_id=run.example_id,
-            due_at=now + SETTLE_TIME if _waits(rule) else now,
+            due_at=due_at or (now + SETTLE_TIME if _waits(rule) else now),
         )
         for rule, run in pairs
     ]

@@ -71,6 +71,7 @@ class ExperimentJobsView(WorkspaceAPIView):
             prefix=_clean(wire.experiment_prefix, MAX_PREFIX_LENGTH),
             description=wire.description and wire.description.replace("\x00", "\ufffd"),
             metadata=storable_json(wire.metadata or {}),
+            evaluator_rule_ids=wire.evaluator_rule_ids,
         )
         job = jobs.create_job(plan=plan, user_id=request.auth.user_id)
         return Response(job_json(jobs.get_job(self.workspace_id, job.pk)), status=201)

@@ -19,6 +19,7 @@ from apps.core.ids import uuid7
 from apps.datasets.models import Dataset, ExampleRevision
 from apps.deployments.models import Deployment
 from apps.experiment_jobs import errors
+from apps.experiment_jobs.evaluator_choice import check_choice
 from apps.experiment_jobs.input_mapping import check_mapping
 from apps.experiment_jobs.models import ExperimentJob, ExperimentStep
 from apps.experiment_jobs.querysets import ExperimentJobQuerySet
@@ -72,6 +73,8 @@ class JobPlan:
     prefix: str | None = None
     description: str | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
+    evaluator_rule_ids: Sequence[UUID] | None = None
+    """The rules of the dataset that score the rows; None for all enabled ones."""
 
 
 def create_job(*, plan: JobPlan, user_id: UUID | None) -> ExperimentJob:
@@ -97,6 +100,9 @@ def create_target_job(
     dataset, workspace_id = plan.dataset, plan.dataset.workspace_id
     if plan.input_mapping is not None:
         check_mapping(plan.input_mapping)
+    rule_ids = plan.evaluator_rule_ids
+    if rule_ids is not None:
+        rule_ids = check_choice(dataset, rule_ids)
     version_at = plan.version_at or dataset.latest_version_at
     example_ids = find_examples(dataset, version_at, plan.splits, MAX_STEPS // plan.repetitions)
     _lock_jobs_of(workspace_id)
@@ -118,6 +124,7 @@ def create_target_job(
         version_at=version_at,
         splits=list(plan.splits),
         input_mapping=plan.input_mapping,
+        evaluator_rule_ids=rule_ids,
         repetitions=plan.repetitions,
         concurrency=plan.concurrency,
         total_count=count,

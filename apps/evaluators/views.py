@@ -1,0 +1,297 @@
+"""Pages of evaluators: lists of a dataset and a project, the form with its trial, and the log."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Any
+from uuid import UUID
+
+from django.contrib import messages
+from django.http import HttpResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import redirect, render
+from django.template.loader import render_to_string
+from django.urls import reverse
+from django.utils.http import urlencode
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from apps.core.errors import AppError
+from apps.core.http.loop_response import LoopResponse
+from apps.core.sync_bridge import in_thread
+from apps.datasets.models import Dataset
+from apps.datasets.pages.base import dataset_context
+from apps.datasets.services.datasets import get_dataset
+from apps.evaluators import pages
+from apps.evaluators.forms import EvaluatorRuleForm
+from apps.evaluators.judge_templates import TEMPLATES
+from apps.evaluators.models import Evaluation, EvaluationStatus, EvaluatorRule
+from apps.evaluators.services import reruns, rules, trials
+from apps.evaluators.services.rules import CREATE_PERMISSIONS
+from apps.evaluators.services.trials import PreparedTrial
+from apps.evaluators.wire import RuleChanges
+from apps.organizations.permissions import Permission
+from apps.tracing.models import Project
+from apps.tracing.services import get_project
+from apps.web_ui.pages import PageRequest, form_page, read_offset, save_form, workspace_page
+
+PAGE_SIZE = 50
+Scope = tuple[Dataset | None, Project | None]
+
+
+@require_GET
+@workspace_page(Permission.EVALUATORS_READ)
+def dataset_evaluators(request: PageRequest, dataset_id: UUID) -> HttpResponse:
+    """List the rules of a dataset."""
+    request.caller.require(Permission.DATASETS_READ)
+    dataset = get_dataset(request.caller.workspace_id, dataset_id)
+    rows = rules.rules_of(dataset.workspace_id).filter(dataset=dataset)
+    context = dataset_context(request, dataset, "evaluators") | _list_context(request, rows)
+    return render(request, "evaluators/dataset_evaluators.html", context)
+
+
+@require_GET
+@workspace_page(Permission.EVALUATORS_READ)
+def project_evaluators(request: PageRequest, project_id: UUID) -> HttpResponse:
+    """List the rules of a project."""
+    project = get_project(request.caller.workspace_id, project_id)
+    rows = rules.rules_of(project.workspace_id).filter(project=project)
+    context = {"project": project, "tab": "evaluators", **_list_context(request, rows)}
+    return render(request, "evaluators/project_evaluators.html", context)
+
+
+def _list_context(request: PageRequest, rows: Any) -> dict[str, Any]:
+    return {
+        "rows": pages.load_rows(list(rows.newest_first())),
+        "may_edit": _may_edit(request),
+        "templates": TEMPLATES.items(),
+    }
+
+
+def _may_edit(request: PageRequest) -> bool:
+    return all(map(request.caller.may, (Permission.EVALUATORS_WRITE, *CREATE_PERMISSIONS)))
+
+
+@require_http_methods(["GET", "POST"])
+@workspace_page(Permission.EVALUATORS_WRITE)
+def evaluator_new(request: PageRequest) -> HttpResponse:
+    """Show the form for the dataset or project of the query, and create a rule."""
+    dataset, project = _read_scope(request)
+    template = TEMPLATES.get(request.GET.get("template", ""))
+    form = EvaluatorRuleForm(request.caller.workspace_id, request.POST or None, template=template)
+    saved: list[EvaluatorRule] = []
+
+    def save() -> None:
+        body = form.body(
+            dataset_id=None if dataset is None else dataset.pk,
+            project_id=None if project is None else project.pk,
+        )
+        saved.append(rules.create_rule(caller=request.caller, body=body))
+
+    if save_form(form, save):
+        messages.success(request, f"{saved[0].name} was created.")
+        return redirect("evaluator-rule-detail", saved[0].workspace_id, saved[0].pk)
+    context = {
+        "form": form,
+        **_scope_context(request, (dataset, project)),
+        "templates": TEMPLATES.items(),
+        "chosen": request.GET.get("template", ""),
+        "trial_url": _trial_url(request, (dataset, project)),
+    }
+    return form_page(request, "evaluators/evaluator_form.html", context, form)
+
+
+@require_http_methods(["GET", "POST"])
+@workspace_page(Permission.EVALUATORS_WRITE)
+def evaluator_edit(request: PageRequest, evaluator_rule_id: UUID) -> HttpResponse:
+    rule = _find(request, evaluator_rule_id)
+    _require_rights(request)
+    name = rule.name
+    form = EvaluatorRuleForm(rule.workspace_id, request.POST or None, rule=rule)
+    scope = (rule.dataset, rule.project)
+
+    def save() -> None:
+        rules.update_rule(caller=request.caller, rule=rule, changes=form.changes())
+
+    if save_form(form, save):
+        messages.success(request, f"{form.cleaned_data['name']} was saved.")
+        return redirect("evaluator-rule-detail", rule.workspace_id, rule.pk)
+    context = {
+        "form": form,
+        "rule": rule,
+        "name": name,
+        **_scope_context(request, scope),
+        "trial_url": _trial_url(request, scope),
+    }
+    return form_page(request, "evaluators/evaluator_form.html", context, form)
+
+
+def _read_scope(request: PageRequest) -> Scope:
+    """The dataset or the project of the query. Raises `NotFound`."""
+    _require_rights(request)
+    workspace_id = request.caller.workspace_id
+    project_id = _parse_id(request.GET.get("project", ""))
+    if project_id is not None:
+        return None, get_project(workspace_id, project_id)
+    request.caller.require(Permission.DATASETS_READ)
+    return get_dataset(workspace_id, _parse_id(request.GET.get("dataset", "")) or UUID(int=0)), None
+
+
+def _require_rights(request: PageRequest) -> None:
+    for permission in CREATE_PERMISSIONS:
+        request.caller.require(permission)
+
+
+def _parse_id(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
+
+
+def _scope_context(request: PageRequest, scope: Scope) -> dict[str, Any]:
+    dataset, project = scope
+    workspace_id = request.caller.workspace_id
+    if dataset is not None:
+        list_url = reverse("dataset-evaluators", args=[workspace_id, dataset.pk])
+        return {"scope_name": dataset.name, "list_url": list_url, "query": f"dataset={dataset.pk}"}
+    assert project is not None  # noqa: S101
+    list_url = reverse("project-evaluators", args=[workspace_id, project.pk])
+    return {"scope_name": project.name, "list_url": list_url, "query": f"project={project.pk}"}
+
+
+def _trial_url(request: PageRequest, scope: Scope) -> str:
+    url = reverse("evaluator-try", args=[request.caller.workspace_id])
+    return f"{url}?{_scope_context(request, scope)['query']}"
+
+
+@require_POST
+@workspace_page(Permission.EVALUATORS_WRITE)
+def evaluator_try(request: PageRequest) -> HttpResponseBase:
+    """Ask the judge of the form about one run; the response is a part of the form's page."""
+    request.caller.require(Permission.PROMPTS_WRITE)
+    dataset, project = _read_scope(request)
+    form = EvaluatorRuleForm(request.caller.workspace_id, request.POST)
+    if not form.is_valid():
+        problem = next(iter(form.errors.values()))[0]
+        return render(request, "evaluators/trial.html", {"problem": problem})
+    text = request.POST.get("run", "").strip()
+    run_id = _parse_id(text)
+    if text and run_id is None:
+        return render(request, "evaluators/trial.html", {"problem": "The run's id is not an id."})
+    try:
+        trial = trials.prepare_trial(
+            caller=request.caller,
+            name=form.cleaned_data["name"],
+            body=form.judge(),
+            dataset=dataset,
+            project=project,
+            run_id=run_id,
+        )
+    except AppError as error:
+        return render(request, "evaluators/trial.html", {"problem": error.detail})
+    return LoopResponse(_show_trial(trial))
+
+
+async def _show_trial(trial: PreparedTrial) -> AsyncGenerator[bytes, None]:
+    context: dict[str, Any] = {
+        "subject_name": trial.subject_name,
+        "messages": trial.messages,
+        "trace_url": trial.column.trace_url,
+    }
+    try:
+        context["scores"] = (await trials.make_trial(trial)).scores
+    except AppError as error:
+        context["problem"] = error.detail
+    content = await in_thread(render_to_string, "evaluators/trial.html", context)
+    yield content.encode()
+
+
+@never_cache
+@require_GET
+@workspace_page(Permission.EVALUATORS_READ)
+def evaluator_detail(request: PageRequest, evaluator_rule_id: UUID) -> HttpResponse:
+    """Show a rule with its log."""
+    rule = _find(request, evaluator_rule_id)
+    status = request.GET.get("status", "")
+    evaluations = Evaluation.objects.for_workspace(rule.workspace_id).filter(rule=rule)
+    if status in EvaluationStatus.values:
+        evaluations = evaluations.filter(status=status)
+    offset = read_offset(request)
+    shown = list(evaluations.newest_first()[offset : offset + PAGE_SIZE + 1])
+    scope = (rule.dataset, rule.project)
+    context = {
+        "rule": rule,
+        "row": pages.load_rows([rule])[0],
+        "logs": [pages.LogRow(row) for row in shown[:PAGE_SIZE]],
+        "next_offset": offset + PAGE_SIZE if len(shown) > PAGE_SIZE else None,
+        "status": status,
+        "statuses": EvaluationStatus.choices,
+        "may_edit": _may_edit(request),
+        **_scope_context(request, scope),
+    }
+    return render(request, "evaluators/evaluator_detail.html", context)
+
+
+@require_POST
+@workspace_page(Permission.EVALUATORS_WRITE)
+def evaluator_change(request: PageRequest, evaluator_rule_id: UUID) -> HttpResponse:
+    """Enable, disable, trigger or delete the rule, or retry failures, as `action` requests."""
+    rule = _find(request, evaluator_rule_id)
+    _require_rights(request)
+    action = request.POST.get("action")
+    if action == "delete":
+        list_url = _scope_context(request, (rule.dataset, rule.project))["list_url"]
+        rules.delete_rule(rule=rule)
+        messages.success(request, f"{rule.name} was deleted.")
+        return redirect(list_url)
+    if action in {"enable", "disable"}:
+        changes = RuleChanges(is_enabled=action == "enable")
+        rules.update_rule(caller=request.caller, rule=rule, changes=changes)
+    elif action == "trigger":
+        rules.trigger_rules(rules=[rule])
+        messages.success(request, "The runs that waited are scored now.")
+    elif action == "retry":
+        count = reruns.retry_failed(rule=rule)
+        messages.success(request, f"{count:,} evaluation{'s' * (count != 1)} will be repeated.")
+    return redirect("evaluator-rule-detail", rule.workspace_id, rule.pk)
+
+
+@never_cache
+@require_http_methods(["GET", "POST"])
+@workspace_page(Permission.EVALUATORS_READ)
+def experiment_evaluations(request: PageRequest, dataset_id: UUID) -> HttpResponse:
+    """Show which rules score the experiments `e`; a POST repeats what failed."""
+    request.caller.require(Permission.EXPERIMENTS_READ)
+    dataset = get_dataset(request.caller.workspace_id, dataset_id)
+    ids = [item for text in request.GET.getlist("e") if (item := _parse_id(text)) is not None]
+    projects = Project.objects.for_workspace(dataset.workspace_id).present()
+    experiments = list(projects.filter(pk__in=ids[:20], reference_dataset_id=dataset.pk))
+    if request.method == "POST":
+        request.caller.require(Permission.EVALUATORS_WRITE)
+        _require_rights(request)
+        for experiment in experiments:
+            reruns.evaluate_experiment(
+                workspace_id=dataset.workspace_id,
+                experiment_id=experiment.pk,
+                only_failed=True,
+                with_disabled=True,
+            )
+        if not request.htmx:
+            query = urlencode({"e": [row.pk for row in experiments]}, doseq=True)
+            url = reverse("dataset-experiments-compare", args=[dataset.workspace_id, dataset.pk])
+            return redirect(f"{url}?{query}")
+    progress = reruns.count_by_rule(dataset.workspace_id, [row.pk for row in experiments])
+    context = {
+        "dataset": dataset,
+        "failed": [row for row in progress if row.failed_count],
+        "open_count": sum(row.open_count for row in progress),
+        "total_count": sum(row.open_count + row.finished_count for row in progress),
+        "url": request.get_full_path(),
+        "may_edit": _may_edit(request),
+    }
+    return render(request, "evaluators/experiment_evaluations.html", context)
+
+
+def _find(request: PageRequest, rule_id: UUID) -> EvaluatorRule:
+    return rules.get_rule(request.caller.workspace_id, rule_id)

@@ -1,0 +1,281 @@
+"""The pages of evaluators: lists, the form with its trial, the log, the head of experiments."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+import pytest
+from django.db import connections
+
+from apps.core.http.loop_response import LoopResponse
+from apps.datasets.models import ExampleRevision
+from apps.evaluators import views
+from apps.evaluators.models import Evaluation, Evaluator, EvaluatorRule
+from apps.evaluators.services import trials
+from apps.playground.services import completion
+from tests.console.conftest import create_workspace_user, signed_in
+from tests.evaluators.conftest import add_run, create_rule, evaluate, grade
+from tests.factories.evaluators import create_judge_prompt, structured
+from tests.providers.fake_provider import Reply
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("keys")]
+FORM = {
+    "name": "Correctness",
+    "repository": "",
+    "system": "You grade answers.",
+    "prompt": "Grade {{output}} against {{reference}}.",
+    "key": "correctness",
+    "kind": "boolean",
+    "categories": "",
+    "description": "Whether it is right.",
+    "schema": "",
+    "provider": "openai",
+    "model": "gpt-4.1-mini",
+    "mapping": "output = output.answer\nreference = reference.answer",
+    "sampling": "50",
+    "filter": 'eq(name, "step")',
+    "max_calls_per_day": "100",
+    "weekly_limit": "2.5",
+}
+
+
+@pytest.fixture
+def base(workspace):
+    return f"/o/{workspace.pk}"
+
+
+@pytest.fixture
+def shared_connection(monkeypatch):
+    """Let the threads of a stream use the connection of the test, with its transaction."""
+    own = connections["default"]
+
+    async def call(function, *args, **kwargs):
+        def run():
+            connections["default"] = own
+            return function(*args, **kwargs)
+
+        return await asyncio.to_thread(run)
+
+    own.inc_thread_sharing()
+    for module in (completion, trials, views):
+        monkeypatch.setattr(module, "in_thread", call)
+    yield
+    own.dec_thread_sharing()
+
+
+def read(response) -> str:
+    assert response.status_code == 200, response.content
+    if isinstance(response, LoopResponse):
+
+        async def collect():
+            return b"".join([piece async for piece in response.stream])
+
+        return asyncio.run(collect()).decode()
+    return response.content.decode()
+
+
+def test_empty_lists_offer_templates(page, base, dataset, project):
+    content = read(page.get(f"{base}/datasets/{dataset.pk}/evaluators"))
+    assert "No evaluators yet" in content
+    assert f"/evaluators/new?dataset={dataset.pk.hex}&amp;template=correctness" in content
+
+    content = read(page.get(f"{base}/projects/p/{project.pk}/evaluators"))
+    assert f"/evaluators/new?project={project.pk.hex}&amp;template=hallucination" in content
+
+
+@pytest.mark.parametrize("name", ["correctness", "conciseness", "hallucination"])
+def test_template_is_a_judge_once_a_model_is_named(page, base, dataset, name):
+    url = f"{base}/evaluators/new?dataset={dataset.pk}&template={name}"
+    form = page.get(url).context["form"]
+    values = {key: form[key].value() for key in form.fields}
+    fields = {key: "" if value is None else value for key, value in values.items()}
+
+    response = page.post(url, fields | {"provider": "openai", "model": "gpt-4.1-mini"})
+
+    rule = EvaluatorRule.unscoped.get()
+    assert response.url == f"{base}/evaluators/{rule.pk}"
+    assert rule.evaluator.feedback_keys == [name]
+
+
+def test_form_creates_a_rule_and_shows_it_again(page, base, dataset):
+    url = f"{base}/evaluators/new?dataset={dataset.pk}"
+
+    page.post(url, FORM)
+
+    rule = EvaluatorRule.unscoped.get()
+    assert (rule.sampling_rate, rule.filter) == (0.5, 'eq(name, "step")')
+    assert (rule.max_calls_per_day, str(rule.weekly_limit_usd)) == (100, "2.5000")
+    assert rule.dataset_id == dataset.pk
+    schema = rule.evaluator.setting["response_schema"]
+    assert schema["required"] == ["reasoning", "correctness"]
+    edit = f"{base}/evaluators/{rule.pk}/edit"
+    shown = page.get(edit).context["form"]
+    names = ("system", "prompt", "key", "kind", "description", "model", "mapping", "schema")
+    assert {name: shown[name].value() or "" for name in names} == {
+        name: FORM[name] for name in names
+    }
+
+    changed = FORM | {"name": "Tone", "kind": "category", "categories": "kind, rude"}
+    response = page.post(edit, changed)
+
+    assert response.url == f"{base}/evaluators/{rule.pk}"
+    rule.refresh_from_db()
+    schema = rule.evaluator.setting["response_schema"]
+    assert schema["properties"]["correctness"]["enum"] == ["kind", "rude"]
+    assert rule.name == "Tone"
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"model": ""}, "Name the model."),
+        ({"key": ""}, "Name the score."),
+        ({"prompt": "", "system": ""}, "Write a message"),
+        ({"kind": "category"}, "at least one category"),
+        ({"mapping": "output"}, 'is not <code class="inline">variable = path</code>'),
+        ({"mapping": "output = answer"}, "must begin with"),
+        ({"filter": "eq("}, "field-error"),
+        ({"schema": "{"}, "This is not JSON."),
+        ({"sampling": "101"}, "field-error"),
+    ],
+)
+def test_form_names_what_is_wrong(page, base, dataset, changes, text):
+    response = page.post(f"{base}/evaluators/new?dataset={dataset.pk}", FORM | changes)
+
+    assert response.status_code == 422
+    assert text in response.content.decode()
+    assert not Evaluator.unscoped.exists()
+
+
+def test_prompt_of_the_workspace_needs_no_messages(page, base, workspace, project):
+    create_judge_prompt(workspace, text="Is {output} kind?")
+    fields = dict.fromkeys(FORM, "") | {
+        "name": "Kind", "repository": "grader", "kind": "boolean", "provider": "openai",
+        "sampling": "100", "max_calls_per_day": "10",
+    }  # fmt: skip
+
+    response = page.post(f"{base}/evaluators/new?project={project.pk}", fields)
+
+    rule = EvaluatorRule.unscoped.get()
+    assert response.url == f"{base}/evaluators/{rule.pk}"
+    assert (rule.project_id, rule.evaluator.prompt.handle) == (project.pk, "grader")
+    assert "grader:latest" in read(page.get(response.url))
+
+
+def test_judge_that_the_form_cannot_show_keeps_it(page, base, api, dataset):
+    model = {"provider": "openai", "model": "gpt-4.1-mini", "temperature": 0.5}
+    judge = structured("Is {output} right?", model=model)
+    rule = create_rule(api, dataset_id=str(dataset.pk), evaluators=[{"structured": judge}])
+    edit = f"{base}/evaluators/{rule['id']}/edit"
+    assert "Change it through the API" in read(page.get(edit))
+
+    page.post(edit, FORM | {"name": "Right", "prompt": "Other"})
+
+    row = EvaluatorRule.unscoped.get()
+    assert row.name == "Right"
+    assert row.evaluator.setting["messages"][1]["content"] == "Is {output} right?"
+    assert row.evaluator.setting["model"]["temperature"] == 0.5
+
+
+@pytest.mark.usefixtures("shared_connection")
+def test_judge_is_tried_on_an_example_or_on_a_run(page, base, dataset, experiment, provider):
+    url = f"{base}/evaluators/try?dataset={dataset.pk}"
+    provider.answer = Reply('{"reasoning": "It <fits>.", "correctness": true}')
+
+    content = read(page.post(url, FORM))
+
+    assert "It &lt;fits&gt;." in content
+    assert "Asked about an example" in content
+    run_id = add_run(
+        experiment.workspace,
+        experiment,
+        reference_example_id=str(ExampleRevision.unscoped.first().example_id),
+        outputs={"answer": "Mine"},
+    )
+    assert "Asked about the run step" in read(page.post(url, FORM))
+    read(page.post(url, FORM | {"run": str(run_id)}))
+    sent = [body["messages"][-1]["content"] for body in provider.bodies]
+    assert sent[0].startswith("Grade Answer ")
+    assert [text.startswith("Grade Mine against Answer ") for text in sent[1:]] == [True, True]
+    assert not Evaluator.unscoped.exists()
+
+
+@pytest.mark.usefixtures("shared_connection")
+def test_trial_shows_what_is_wrong(page, base, dataset, project, provider):
+    url = f"{base}/evaluators/try?dataset={dataset.pk}"
+    assert "Name the model." in read(page.post(url, FORM | {"model": ""}))
+    assert "is not an id" in read(page.post(url, FORM | {"run": "7"}))
+    assert "no such run" in read(page.post(url, FORM | {"run": str(dataset.pk)}))
+    online = f"{base}/evaluators/try?project={project.pk}"
+    assert "no finished trace" in read(page.post(online, FORM))
+    provider.answer = Reply(status=400, error="No such model.")
+    assert "No such model." in read(page.post(url, FORM))
+    provider.answer = Reply("Yes.")
+    assert "not JSON" in read(page.post(url, FORM))
+
+
+@pytest.fixture
+def failed(api, dataset, experiment, provider):
+    """A rule with a scored and a failed row."""
+    judge = structured("Is {output} right?")
+    rule = create_rule(api, dataset_id=str(dataset.pk), evaluators=[{"structured": judge}])
+    answers = iter([Reply(grade()), Reply(status=400, error="No such model.")])
+    provider.answer = lambda _: next(answers)
+    for row in ExampleRevision.unscoped.filter(dataset=dataset):
+        add_run(experiment.workspace, experiment, reference_example_id=str(row.example_id))
+    evaluate()
+    return rule
+
+
+def test_log_shows_scores_and_failures_which_are_retried(page, base, failed, dataset, provider):
+    url = f"{base}/evaluators/{failed['id']}"
+
+    content = read(page.get(url))
+
+    for text in ("It is right.", "No such model.", "1 evaluation failed", "2 calls"):
+        assert text in content
+    assert "It is right." not in read(page.get(f"{url}?status=failed"))
+    assert "1 failed" in read(page.get(f"{base}/datasets/{dataset.pk}/evaluators"))
+    page.post(f"{url}/change", {"action": "retry"})
+    provider.answer = Reply(grade())
+    assert evaluate() == 1
+    assert "evaluation failed" not in read(page.get(url))
+
+
+def test_failures_stand_in_the_head_of_the_experiment(page, base, failed, dataset, experiment):
+    compare = f"{base}/datasets/{dataset.pk}/experiments/compare?e={experiment.pk}"
+    head = f"{base}/datasets/{dataset.pk}/experiments/evaluations?e={experiment.pk}&"
+    pattern = re.escape(head.replace("&", "&amp;"))
+    assert re.search(pattern, read(page.get(compare)))
+
+    assert "Correctness: 1 failed" in read(page.get(head))
+    content = read(page.post(head, headers={"hx-request": "true"}))
+
+    assert "1 waiting" in content
+    assert page.post(head).url == compare
+    assert set(Evaluation.unscoped.values_list("status", flat=True)) == {"succeeded", "pending"}
+
+
+def test_rule_is_disabled_enabled_and_deleted(page, base, failed, dataset):
+    url = f"{base}/evaluators/{failed['id']}"
+
+    page.post(f"{url}/change", {"action": "disable"})
+    assert "Disabled" in read(page.get(url))
+    page.post(f"{url}/change", {"action": "enable"})
+    assert EvaluatorRule.unscoped.get().is_enabled
+    response = page.post(f"{url}/change", {"action": "delete"})
+
+    assert response.url == f"{base}/datasets/{dataset.pk}/evaluators"
+    assert not EvaluatorRule.unscoped.exists()
+
+
+def test_reader_sees_the_log_but_no_forms(workspace, base, failed, dataset):
+    viewer = signed_in(create_workspace_user(workspace, "viewer"))
+    url = f"{base}/evaluators/{failed['id']}"
+
+    assert "Retry" not in read(viewer.get(url))
+    assert "New evaluator" not in read(viewer.get(f"{base}/datasets/{dataset.pk}/evaluators"))
+    for path in (f"{url}/edit", f"{base}/evaluators/new?dataset={dataset.pk}"):
+        assert viewer.get(path).status_code == 403
+    assert viewer.post(f"{url}/change", {"action": "delete"}).status_code == 403
