@@ -6,7 +6,7 @@ Templates are text of members: names are looked up in the given values only, nev
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from string import Formatter
@@ -26,7 +26,7 @@ MAX_RENDERED_PIECES = 500_000
 """Texts and values that a prompt is put together from; sections repeat theirs."""
 MAX_VARIABLES = 500
 
-_CONVERSIONS = {"r": repr, "s": str, "a": ascii}
+_CONVERSIONS: Mapping[str, Callable[[Any], str]] = {"r": repr, "s": str, "a": ascii}
 
 
 def list_variables(setting: Setting) -> list[str]:
