@@ -26,7 +26,7 @@ MAX_RENDERED_PIECES = 500_000
 """Texts and values that a prompt is put together from; sections repeat theirs."""
 MAX_VARIABLES = 500
 
-_CONVERSIONS: dict[str, Callable[[Any], str]] = {"r": repr, "s": str, "a": ascii}
+_CONVERSIONS: Mapping[str, Callable[[Any], str]] = {"r": repr, "s": str, "a": ascii}
 
 
 def list_variables(setting: Setting) -> list[str]:

@@ -25,7 +25,8 @@ from apps.deployments.langgraph_json.keys import ConfigError
 Minutes = Annotated[float, Field(gt=0, le=5_256_000, allow_inf_nan=False)]
 _MAX_PATTERN_LENGTH = 500
 _PREFIX = re.compile(r"(?:/[A-Za-z0-9._~-]+)+")
-_TEMPLATE = re.compile(r"\$\{\{\s*(.*?)\s*\}\}")
+_MAX_HEADER_LENGTH = 4096
+_TEMPLATE = re.compile(r"\$\{\{(.*?)\}\}")
 
 
 def check_pattern(text: str) -> str:
@@ -182,7 +183,12 @@ class Webhooks(ConfigSection):
     @model_validator(mode="after")
     def _check_header_templates(self) -> Self:
         for header, value in self.headers.items():
-            for inner in _TEMPLATE.findall(value):
+            if len(value) > _MAX_HEADER_LENGTH:
+                raise ValueError(
+                    f"the header {header:.100} has more than {_MAX_HEADER_LENGTH} characters"
+                )
+            for template in _TEMPLATE.findall(value):
+                inner = template.strip()
                 name = inner.removeprefix("env.")
                 if name == inner or not name.startswith(self.env_prefix):
                     raise ValueError(

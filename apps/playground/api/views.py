@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
 import msgspec
@@ -70,6 +70,9 @@ from apps.prompts.manifest import validate_manifest
 from apps.prompts.services.lookup import OWN, find_commit, find_repository
 from apps.prompts.services.lookup import read_manifest as load_manifest
 from apps.providers.chat import ChatMessage, ModelSettings
+
+if TYPE_CHECKING:
+    from apps.organizations.models import User
 
 MAX_PAGE_SIZE = 100
 POLL_SECONDS = 0.5
@@ -259,9 +262,8 @@ def _credential_of(request: ApiRequest) -> Credential:
     permission, workspace_id = Permission.EXPERIMENTS_READ, request.auth.workspace_id
     if secret := api_key_from_headers(request.headers):
         return key_credential(secret, workspace_id, permission)
-    user, key = request.user, request.session.session_key
-    assert isinstance(user, User)  # noqa: S101 (a caller without a key has a session)
-    return session_credential(key or "", user, workspace_id, permission)
+    key, user = request.session.session_key or "", cast("User", request.user)
+    return session_credential(key, user, workspace_id, permission)
 
 
 def _create_job(request: ApiRequest) -> ExperimentJob:
