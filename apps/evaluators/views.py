@@ -278,7 +278,7 @@ def experiment_evaluations(request: PageRequest, dataset_id: UUID) -> HttpRespon
                 with_disabled=True,
             )
         if not request.htmx:
-            query = urlencode({"e": [row.pk for row in experiments]}, doseq=True)
+            query = urlencode({"e": [str(row.pk) for row in experiments]}, doseq=True)
             url = reverse("dataset-experiments-compare", args=[dataset.workspace_id, dataset.pk])
             return redirect(f"{url}?{query}")
     progress = reruns.count_by_rule(dataset.workspace_id, [row.pk for row in experiments])
