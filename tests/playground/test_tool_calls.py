@@ -86,8 +86,8 @@ def test_large_result_is_refused(call, provider, local, monkeypatch):
 
 
 def test_silent_tool_ends_at_the_deadline(call, provider, local, monkeypatch):
-    monkeypatch.setattr(tool_calls, "MAX_SECONDS", 0.2)
-    provider.answer = Reply("word " * 20, seconds_per_word=1)
+    monkeypatch.setattr(tool_calls, "MAX_SECONDS", 5.0)
+    provider.answer = Reply("word " * 100, seconds_per_word=1)
 
     assert fail(call())[0] == "tool_timeout"
     assert provider.aborted.wait(20)
