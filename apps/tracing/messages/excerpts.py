@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from apps.core.json import dumps_text
 from apps.tracing.messages.conversation import build_messages, find_messages, read_message
 from apps.tracing.messages.documents import parse_documents
 from apps.tracing.messages.types import Message, RawMessage
@@ -19,7 +20,7 @@ _TEXT_TYPES = ("text", "input_text", "output_text", None)  # no set: a recorded 
 
 def find_excerpt(payload: Any) -> str | None:
     """Return the text of the last message, its tool calls, or the first document; else None."""
-    if isinstance(payload, dict) and (text := _plain_excerpt(payload)):
+    if isinstance(payload, dict) and (text := _plain_excerpt(payload) or _resume_excerpt(payload)):
         return text
     source, _ = find_messages(payload, only_last=True)
     if source is None:
@@ -39,6 +40,19 @@ def _plain_excerpt(payload: dict[str, Any]) -> str | None:
     content = last.get("content")
     role = last.get("role") or last.get("type")
     return content if isinstance(content, str) and role in _PLAIN_ROLES else None
+
+
+def _resume_excerpt(payload: dict[str, Any]) -> str | None:
+    """Return the answer to an interrupt, of a run that continues with LangGraph's `Command`."""
+    inner = payload.get("input")
+    command = inner if isinstance(inner, dict) else payload
+    if "resume" not in command or "goto" not in command or command["resume"] is None:
+        return None
+    answer = command["resume"]
+    if isinstance(answer, dict) and isinstance(answer.get("decisions"), list):
+        kinds = [item.get("type") for item in answer["decisions"] if isinstance(item, dict)]
+        answer = ", ".join(kind for kind in kinds if isinstance(kind, str)) or answer
+    return f"Resume: {answer if isinstance(answer, str) else dumps_text(answer)}"
 
 
 def _raw_excerpt(raw: RawMessage) -> str:

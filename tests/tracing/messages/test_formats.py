@@ -188,6 +188,20 @@ def test_long_list_keeps_its_first_and_last_messages():
         ),
         ({"documents": [{"page_content": "Tides.", "metadata": {}}]}, "Tides."),
         ({"question": "Why?", "k": 4}, "Why?"),
+        (
+            {
+                "input": {
+                    "graph": None,
+                    "update": None,
+                    "resume": {"decisions": [{"type": "approve"}, {"type": "reject"}]},
+                    "goto": [],
+                }
+            },
+            "Resume: approve, reject",
+        ),
+        ({"resume": "go on", "goto": []}, "Resume: go on"),
+        ({"resume": {"amount": 3}, "goto": []}, 'Resume: {"amount":3}'),
+        ({"resume": None, "goto": ["a"]}, '{"resume":null,"goto":["a"]}'),
         ({"a": 1, "b": [2]}, '{"a":1,"b":[2]}'),
         ({}, None),
     ],
