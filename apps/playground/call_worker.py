@@ -10,7 +10,7 @@ import asyncio
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from datetime import datetime
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 MAX_CONCURRENT = 100
-MAX_CONCURRENT_PER_ORGANIZATION = 50
+"""An organization has at most half of the calls that the others leave."""
 BATCH_SIZE = 25
 EXTEND_SECONDS = 3.0
 
@@ -86,12 +86,10 @@ class CallWorker:
                 log.exception("Claiming calls of models failed; the next wake-up retries.")
 
     async def _start_due(self) -> None:
-        while capacity := min(BATCH_SIZE, MAX_CONCURRENT - len(self._tasks)):
-            full = [
-                organization_id
-                for organization_id, count in self._per_organization.items()
-                if count >= MAX_CONCURRENT_PER_ORGANIZATION
-            ]
+        while free := MAX_CONCURRENT - len(self._tasks):
+            # A batch may be of one organization: it takes half of what is free, too.
+            capacity = min(BATCH_SIZE, (free + 1) // 2)
+            full = find_full(self._per_organization)
             claimed = await self._in_database(model_calls.claim, capacity, full)
             for call in claimed:
                 self._per_organization[call.organization_id] += 1
@@ -145,6 +143,16 @@ class CallWorker:
             return work(*args, **kwargs)
 
         return await self._loop.run_in_executor(self._database, call)
+
+
+def find_full(counts: Mapping[UUID, int]) -> list[UUID]:
+    """The organizations that may make no further call now, so that the next one finds a place."""
+    total = sum(counts.values())
+    return [
+        organization_id
+        for organization_id, count in counts.items()
+        if count >= max(1, (MAX_CONCURRENT - (total - count)) // 2)
+    ]
 
 
 async def make_call(claimed: ClaimedCall) -> ModelCallResult | datetime:

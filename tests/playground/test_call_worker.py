@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -100,3 +101,16 @@ def test_calls_of_a_stopped_worker_are_made_by_another_one(job, provider):
 
     assert (job.succeeded_count, job.failed_count) == (8, 0)
     assert sorted(ModelCall.unscoped.values_list("attempt", flat=True)) == [1] * 4 + [2] * 4
+
+
+def test_organizations_leave_places_for_the_next_one():
+    """Slow providers of a few organizations do not hold all calls of a worker."""
+    counts: dict[UUID, int] = {}
+    for _ in range(6):
+        newcomer = uuid4()
+        counts[newcomer] = 0
+        while newcomer not in call_worker.find_full(counts):
+            counts[newcomer] += 1
+
+    assert [*counts.values()] == [50, 25, 12, 6, 3, 2]
+    assert sum(counts.values()) < call_worker.MAX_CONCURRENT
