@@ -23,7 +23,7 @@ from apps.agent_server.models import (
     UnreportedAttempt,
 )
 from apps.agent_server.services import webhooks
-from apps.api_keys.models import ClientSession, DeviceLogin, DeviceLoginState
+from apps.api_keys.models import AuthorizationCode, ClientSession, DeviceLogin, DeviceLoginState
 from apps.api_keys.services import issue_key
 from apps.billing.models import Payment
 from apps.billing.services import get_account, update_account
@@ -84,6 +84,10 @@ def create_organization_rows(workspace: Workspace, mark: str) -> None:
     DeviceLogin.objects.create(
         client_id=mark, device_digest=mark.encode(), user_code_digest=mark.encode(),
         state=DeviceLoginState.APPROVED, key=key, interval_seconds=5, expires_at=now(),
+    )  # fmt: skip
+    AuthorizationCode.objects.create(
+        digest=mark.encode(), client_id=mark, redirect_uri=f"https://{mark}.example/",
+        challenge=mark, key=key, expires_at=now(),
     )  # fmt: skip
     ClientSession.objects.create(
         key=key, client_id=mark, refresh_digest=mark.encode(), refreshed_at=now(), expires_at=now()

@@ -40,6 +40,7 @@ INDIRECT_CONDITIONS = {
     "agent_server_checkpoint": _THREAD,
     "agent_server_checkpointblob": _THREAD,
     "agent_server_checkpointwrite": _THREAD,
+    "api_keys_authorizationcode": _KEY,
     "api_keys_clientsession": _KEY,
     "api_keys_devicelogin": _KEY,
     "agent_server_storevector": (

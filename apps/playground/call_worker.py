@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Collection, Coroutine, Sequence
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from datetime import datetime
 from typing import Any, Protocol
@@ -28,7 +28,7 @@ from apps.playground.services.model_calls import ClaimedCall
 log = logging.getLogger(__name__)
 
 MAX_CONCURRENT = 100
-MAX_CONCURRENT_PER_ORGANIZATION = 50
+"""An organization has at most half of the calls that the others leave."""
 BATCH_SIZE = 25
 EXTEND_SECONDS = 3.0
 
@@ -76,12 +76,10 @@ class CallWorker(LoopWorker):
         return [self._extend_leases()]
 
     async def _start_due(self) -> None:
-        while capacity := min(BATCH_SIZE, MAX_CONCURRENT - len(self._calls)):
-            full = [
-                organization_id
-                for organization_id, count in self._per_organization.items()
-                if count >= MAX_CONCURRENT_PER_ORGANIZATION
-            ]
+        while free := MAX_CONCURRENT - len(self._calls):
+            # A batch may be of one organization: it takes half of what is free, too.
+            capacity = min(BATCH_SIZE, (free + 1) // 2)
+            full = find_full(self._per_organization)
             claimed = await self._in_database(self._queue.claim, capacity, full)
             for call in claimed:
                 self._per_organization[call.organization_id] += 1
@@ -125,6 +123,16 @@ class CallWorker(LoopWorker):
             await self._in_database(self._queue.postpone, claimed, outcome)
         else:
             await self._in_database(self._queue.record_end, claimed, outcome)
+
+
+def find_full(counts: Mapping[UUID, int]) -> list[UUID]:
+    """The organizations that may make no further call now, so that the next one finds a place."""
+    total = sum(counts.values())
+    return [
+        organization_id
+        for organization_id, count in counts.items()
+        if count >= max(1, (MAX_CONCURRENT - (total - count)) // 2)
+    ]
 
 
 async def make_call(claimed: ClaimedCall) -> ModelCallResult | datetime:

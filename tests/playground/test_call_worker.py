@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -119,3 +120,16 @@ def test_row_shows_the_reply_so_far(page, base, job, worker, provider):
     assert all_rows["total"] == 8
     assert page.get(f"{base}/experiments/rows?jobs={job.pk}&show=failed").json()["rows"] == []
     assert page.get(f"{base}/experiments/rows?jobs={job.pk}&show=x").status_code == 422
+
+
+def test_organizations_leave_places_for_the_next_one():
+    """Slow providers of a few organizations do not hold all calls of a worker."""
+    counts: dict[UUID, int] = {}
+    for _ in range(6):
+        newcomer = uuid4()
+        counts[newcomer] = 0
+        while newcomer not in call_worker.find_full(counts):
+            counts[newcomer] += 1
+
+    assert [*counts.values()] == [50, 25, 12, 6, 3, 2]
+    assert sum(counts.values()) < call_worker.MAX_CONCURRENT

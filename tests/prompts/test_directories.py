@@ -7,6 +7,7 @@ from uuid import uuid4
 import pytest
 
 from apps.prompts.models import Commit, Repository
+from apps.prompts.services import directories
 from tests.factories.prompts import create_commit, create_prompt
 
 URL = "/v1/platform/hub/repos/-/coder/directories"
@@ -214,3 +215,30 @@ def test_number_of_queries_does_not_grow_with_links(
 
     with django_assert_num_queries(5):
         assert len(api.get(URL).json()["files"]) == 2 * count
+
+
+def test_public_directory_does_not_tell_of_private_skills(
+    api, make_api, workspace, other_workspace, agent
+):
+    create_prompt(workspace, "search", type="skill")
+    push(api, {"SKILL.md": file("1")}, URL.replace("coder", "search"))
+    push(api, {"a": {"type": "skill", "repo_handle": "search"}, "b": file("b")})
+    api.patch("/repos/-/coder", {"is_public": True})
+
+    theirs = make_api(other_workspace).get(URL.replace("/-/", "/acme/")).json()["files"]
+
+    assert theirs == {"b": file("b")}
+    assert api.get(URL).json()["files"].keys() == {"a", "b"}
+
+
+def test_number_of_changes_is_checked_before_each_link_is_looked_up(
+    api, workspace, agent, monkeypatch, django_assert_max_num_queries
+):
+    monkeypatch.setattr(directories, "MAX_CHANGES", 50)
+    link = {"type": "skill", "repo_handle": "search"}
+
+    with django_assert_max_num_queries(40):
+        refused = push(api, {str(number): link for number in range(51)})
+
+    assert (refused.status_code, refused.json()["code"]) == (422, "bad_directory")
+    assert "at most 50 files" in refused.json()["detail"]

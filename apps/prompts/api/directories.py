@@ -35,7 +35,7 @@ class DirectoryView(WorkspaceAPIView):
             {
                 "commit_id": commit.pk,
                 "commit_hash": commit.commit_hash,
-                "files": directories.read_files(repository, commit),
+                "files": directories.read_files(repository, commit, self.workspace_id),
             }
         )
 

@@ -26,6 +26,8 @@ from apps.prompts.services.lookup import (
 from apps.prompts.services.repositories import lock_repository
 
 MAX_FILES = 2000
+MAX_CHANGES = 2 * MAX_FILES
+"""Of one commit, which may remove all files and add as many."""
 MAX_PATH_LENGTH = 500
 _INVALID_PATH = re.compile(r"[\x00-\x1f\x7f\\]")
 LATEST_SELECTOR = {"type": "LATEST"}
@@ -48,6 +50,8 @@ def create_directory_commit(
         raise errors.WrongRepositoryType(
             "The repository is a prompt: commit its manifest to `/commits`."
         )
+    if len(files) > MAX_CHANGES:
+        raise errors.BadDirectory(f"A commit changes at most {MAX_CHANGES} files.")
     row = lock_repository(repository)
     head = find_head(row)
     # Before the paths are compared: a stale author sees the conflict, not its consequence.
@@ -143,10 +147,13 @@ def require_directory(repository: Repository, kind: str | None = None) -> None:
         raise errors.RepositoryNotFound
 
 
-def read_files(repository: Repository, commit: Commit) -> dict[str, dict[str, Any]]:
+def read_files(
+    repository: Repository, commit: Commit, reader_id: UUID
+) -> dict[str, dict[str, Any]]:
     """Return the entries of the commit by path; links have the hash that they select now.
 
-    A link whose repository is gone, or no longer readable, is left out.
+    A link whose repository is gone, or that the workspace of the reader may not read, is left out:
+    a public directory does not tell of private ones.
     """
     entries: dict[str, Any] = read_manifest(commit)
     links = {
@@ -154,7 +161,7 @@ def read_files(repository: Repository, commit: Commit) -> dict[str, dict[str, An
         for entry in entries.values()
         if entry["type"] != "file"
     }
-    targets = _load_targets(repository, links)
+    targets = _load_targets(repository, links, reader_id)
     pinned_ids = {
         entry["selector"]["commit_id"]
         for entry in entries.values()
@@ -191,12 +198,12 @@ def read_files(repository: Repository, commit: Commit) -> dict[str, dict[str, An
 
 
 def _load_targets(
-    repository: Repository, links: set[tuple[str, str]]
+    repository: Repository, links: set[tuple[str, str]], reader_id: UUID
 ) -> dict[tuple[str, str], Repository]:
     """The linked repositories by owner and handle, with one query."""
     if not links:
         return {}
-    rows = readable_repositories(repository.workspace_id).filter(
+    rows = readable_repositories(reader_id).filter(
         type__in=DIRECTORY_TYPES, handle__in={handle for _, handle in links}
     )
     rows = rows.select_related("workspace", "head").defer("head__manifest")
