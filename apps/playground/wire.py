@@ -76,6 +76,7 @@ class PlaygroundExperimentBody(msgspec.Struct, forbid_unknown_fields=True, omit_
     mapping: dict[str, str] | None = None
     repetitions: int = 1
     batch_size: int = 4
+    evaluator_rule_ids: list[UUID] | None = None
     secrets: dict[str, str] = {}
     """Only empty: keys are secrets of the workspace."""
 
@@ -92,3 +93,4 @@ class StudioExperimentBody(msgspec.Struct, forbid_unknown_fields=True, omit_defa
     input_mapping: dict[str, Any] | None = None
     repetitions: int = 1
     batch_size: int = 4
+    evaluator_rule_ids: list[UUID] | None = None

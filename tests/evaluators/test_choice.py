@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
+import msgspec
 import pytest
 
+from apps.core.errors import Invalid
 from apps.evaluators.models import Evaluation
+from apps.experiment_jobs.evaluator_choice import check_choice
 from apps.experiment_jobs.forms import ExperimentJobForm
 from apps.experiment_jobs.models import ExperimentJob
 from tests.evaluators.conftest import add_run, create_rule
-from tests.factories.agent_server import AgentFactory
-from tests.factories.evaluators import structured
+from tests.factories.evaluators import judge_setting, structured
+from tests.playground.conftest import send
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("keys")]
 
@@ -56,13 +61,26 @@ def test_form_offers_the_enabled_rules_and_checks_all(dataset, rules):
     assert form.initial["evaluators"] == [rules[1]["id"], rules[0]["id"]]
 
 
-def test_rule_of_another_dataset_or_a_disabled_one_cannot_be_chosen(api, workspace, dataset, rules):
-    agent = AgentFactory(workspace=workspace)
-    url = f"/datasets/{dataset.pk}/experiment-jobs"
+def test_columns_of_the_playground_take_the_choice(page, workspace, dataset, rules):
+    base = f"/o/{workspace.pk}/playground"
+    listed = page.get(f"{base}/datasets/{dataset.pk}").json()["evaluators"]
+    assert listed == [{"id": rule["id"], "name": rule["display_name"]} for rule in rules[1::-1]]
+    column = {"letter": "A", "setting": msgspec.to_builtins(judge_setting("{question}"))}
+    body = {"dataset_id": str(dataset.pk), "columns": [column]}
+
+    created = send(page, f"{base}/experiments", body | {"evaluator_rule_ids": [rules[0]["id"]]})
+
+    assert created.status_code == 201, created.content
+    job = ExperimentJob.unscoped.get()
+    assert [str(rule_id) for rule_id in job.evaluator_rule_ids] == [rules[0]["id"]]
+    refused = send(page, f"{base}/experiments", body | {"evaluator_rule_ids": [rules[2]["id"]]})
+    assert refused.status_code == 422
+
+
+def test_rule_of_another_dataset_or_a_disabled_one_cannot_be_chosen(dataset, rules):
+    chosen = [UUID(rules[0]["id"])]
+    assert check_choice(dataset, chosen * 2) == chosen
 
     for rule_id in (rules[2]["id"], str(dataset.pk)):
-        body = {"deployment_id": str(agent.pk), "evaluator_rule_ids": [rule_id]}
-        response = api.post(url, body)
-        assert response.status_code == 422, response.content
-        assert "no enabled rule" in response.json()["detail"]
-    assert not ExperimentJob.unscoped.exists()
+        with pytest.raises(Invalid, match="no enabled rule"):
+            check_choice(dataset, [UUID(rule_id)])

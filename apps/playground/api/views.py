@@ -280,6 +280,7 @@ def _create_job(request: ApiRequest) -> ExperimentJob:
         mapping=body.mapping,
         repetitions=body.repetitions,
         concurrency=body.batch_size,
+        evaluator_rule_ids=body.evaluator_rule_ids,
     )
     [job] = experiments.create_experiments(
         caller=request.auth, body=experiment, project_name=body.project_name
@@ -388,6 +389,7 @@ class StudioExperimentView(WorkspaceAPIView):
             repetitions=body.repetitions,
             concurrency=body.batch_size,
             name=experiments.clean_project_name(body.project_name),
+            evaluator_rule_ids=body.evaluator_rule_ids,
         )
         job = jobs.create_job(plan=plan, user_id=request.auth.user_id)
         return Response(job_json(jobs.get_job(self.workspace_id, job.pk)))

@@ -13,6 +13,7 @@ from apps.datasets.models import Dataset, ExampleRevision
 from apps.datasets.services.tags import list_splits, list_tags
 from apps.deployments.models import Deployment
 from apps.deployments.statuses import DeploymentStatus
+from apps.experiment_jobs.evaluator_choice import list_choices
 from apps.prompts.models import Repository, RepositoryType
 
 MAX_CHOICES = 200
@@ -213,7 +214,7 @@ def list_datasets(workspace_id: UUID) -> list[Dataset]:
 
 
 def present_dataset(dataset: Dataset) -> dict[str, Any]:
-    """Return the versions, the splits and the input fields of the dataset."""
+    """Return the versions, splits, input fields and enabled evaluators of the dataset."""
     revisions = ExampleRevision.objects.for_workspace(dataset.workspace_id).current()
     inputs = revisions.filter(dataset=dataset).values_list("inputs", flat=True)[:_SAMPLED_EXAMPLES]
     fields = dict.fromkeys(key for value in inputs if isinstance(value, dict) for key in value)
@@ -223,4 +224,7 @@ def present_dataset(dataset: Dataset) -> dict[str, Any]:
         "versions": [tag.name for tag in list_tags(dataset)][:MAX_CHOICES],
         "splits": list_splits(dataset, None),
         "fields": list(fields)[:MAX_CHOICES],
+        "evaluators": [
+            {"id": choice.rule_id, "name": choice.name} for choice in list_choices(dataset)
+        ],
     }

@@ -82,6 +82,8 @@ class ExperimentBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=T
     repetitions: int = 1
     concurrency: int = 4
     name: str | None = None
+    evaluator_rule_ids: list[UUID] | None = None
+    """The rules of the dataset that score the rows; None for all enabled ones."""
 
 
 def create_experiments(
@@ -111,6 +113,7 @@ def create_experiments(
                 concurrency=body.concurrency,
                 prefix=prefix,
                 name=clean_project_name(project_name),
+                evaluator_rule_ids=body.evaluator_rule_ids,
             )
             job = jobs.create_target_job(
                 plan=plan, runner=RUNNER, target=target, user_id=caller.user_id

@@ -266,8 +266,14 @@ class PromptPlayground extends HTMLElement {
     const choice = this.#datasetChoice;
     if (!choice) return null;
     const { columns } = this.#state;
+    const evaluators = /** @type {HTMLInputElement[]} */ ([
+      ...this.querySelectorAll("[data-evaluator]"),
+    ]);
     return {
       ...choice,
+      evaluator_rule_ids: evaluators.length
+        ? evaluators.filter((box) => box.checked).map((box) => box.value)
+        : null,
       mapping: Object.keys(choice.mapping).length ? choice.mapping : null,
       columns,
       repetitions: this.#repetitions,
@@ -336,11 +342,37 @@ class PromptPlayground extends HTMLElement {
           return option;
         }),
       );
+      this.#drawEvaluators(dataset.evaluators);
       this.#drawMapping(this.#datasetChoice?.mapping ?? {});
       this.#estimateSoon();
     } catch (error) {
       showToast(error instanceof Error ? error.message : String(error), "error");
     }
+  }
+
+  /**
+   * List the enabled evaluators of the dataset, all checked.
+   * @param {{ id: string, name: string }[]} evaluators
+   */
+  #drawEvaluators(evaluators) {
+    this.#find("[data-evaluators]").hidden = !evaluators.length;
+    this.#find("[data-evaluator-list]").replaceChildren(
+      ...evaluators.map(({ id, name }) => {
+        const line = document.createElement("div");
+        const box = document.createElement("input");
+        const label = document.createElement("label");
+        line.className = "check";
+        box.type = "checkbox";
+        box.checked = true;
+        box.value = id;
+        box.id = `play-evaluator-${id}`;
+        box.dataset.evaluator = "";
+        label.htmlFor = box.id;
+        label.textContent = name;
+        line.append(box, label);
+        return line;
+      }),
+    );
   }
 
   /** @param {Record<string, string>} mapping */
