@@ -54,13 +54,20 @@ class PromptPlayground extends HTMLElement {
   connectedCallback() {
     if (this.#isReady) return;
     this.#isReady = true;
-    const { state, recorded, catalogue } = this.#config;
-    this.#restoreUnsaved();
+    const { recorded, catalogue } = this.#config;
+    const unsaved = this.#loadUnsaved();
+    const state = unsaved ?? this.#config.state;
     this.#variables = { ...state.variables };
     this.#datasetRun = new DatasetRun(this.#find("[data-dataset-results]"), this.#config, () =>
       this.#refresh(),
     );
     const columns = /** @type {PromptColumn[]} */ ([...this.querySelectorAll("prompt-column")]);
+    for (const column of columns.splice(state.columns.length)) column.remove();
+    while (columns.length < state.columns.length) {
+      const column = this.#createColumn();
+      column.letter = LETTERS[columns.length] ?? "J";
+      columns.push(column);
+    }
     for (const [index, column] of columns.entries()) {
       const setting = state.columns[index]?.setting;
       if (!setting) continue;
@@ -85,6 +92,7 @@ class PromptPlayground extends HTMLElement {
     if (Array.isArray(jobs)) this.#datasetRun.restore(jobs.map(String));
     if (this.#config.is_read_only) this.#lock();
     this.#refresh();
+    if (unsaved) this.#saveNow();
   }
 
   disconnectedCallback() {
@@ -518,16 +526,21 @@ class PromptPlayground extends HTMLElement {
     this.#drawLetters();
   }
 
+  #createColumn() {
+    const template = /** @type {HTMLTemplateElement} */ (document.getElementById("play-column"));
+    const fragment = /** @type {DocumentFragment} */ (document.importNode(template.content, true));
+    const column = /** @type {PromptColumn} */ (fragment.querySelector("prompt-column"));
+    this.#find("[data-columns]").append(fragment);
+    return column;
+  }
+
   /** @param {Setting} setting */
   #addColumn(setting) {
     if (this.#entries.length >= LETTERS.length) {
       showToast(`At most ${LETTERS.length} columns.`, "error");
       return;
     }
-    const template = /** @type {HTMLTemplateElement} */ (document.getElementById("play-column"));
-    const fragment = /** @type {DocumentFragment} */ (document.importNode(template.content, true));
-    const column = /** @type {PromptColumn} */ (fragment.querySelector("prompt-column"));
-    this.#find("[data-columns]").append(fragment);
+    const column = this.#createColumn();
     column.letter = LETTERS[this.#entries.length] ?? "J";
     column.fill(setting, this.#config.catalogue);
     this.#addEntry(column);
@@ -762,19 +775,10 @@ class PromptPlayground extends HTMLElement {
     requestJson(this.#config.urls.draft, { method: "PUT", body, keepalive }).catch(() => undefined);
   };
 
-  /** Save the changes that the last page could not send, and show them. */
-  async #restoreUnsaved() {
+  /** Return the changes that the last page could not send. */
+  #loadUnsaved() {
     const savedAt = this.#config.draft_saved_at;
-    if (savedAt === undefined) return;
-    const body = this.#unsaved.load(savedAt);
-    this.#unsaved.forget();
-    if (!body) return;
-    try {
-      await requestJson(this.#config.urls.draft, { method: "PUT", body });
-      location.reload();
-    } catch (error) {
-      showToast(error instanceof Error ? error.message : String(error), "error");
-    }
+    return savedAt === undefined ? null : this.#unsaved.load(savedAt);
   }
 
   /** @param {string} text */
