@@ -333,6 +333,8 @@ def test_clients_may_have_these_addresses(browser, workspace, uri):
         "https://user:pass@client.example/cb",
         "https://client.example/cb#fragment",
         "https:///cb",
+        "https://client.example;script-src/cb",
+        "https://client.example,default-src/cb",
         "https://client.example\\@evil.example/cb",
         "https://client.example/a b",
         "https://client.example/\ncb",

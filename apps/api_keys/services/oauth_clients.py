@@ -21,6 +21,8 @@ MAX_URI_LENGTH = 300
 _SALT = "api_keys.oauth_client"
 _URI_CHARACTERS = re.compile(r"[!#-;=?-\[\]_a-z~%]+")
 """Those of RFC 3986."""
+_AUTHORITY = re.compile(r"([a-z0-9.-]+|\[[0-9a-f:.]+\])(:[0-9]+)?", re.IGNORECASE)
+"""Without characters that separate sources of a content security policy."""
 _LOOPBACK_HOSTS = {"localhost", "127.0.0.1", "::1"}
 _PRIVATE_SCHEME = re.compile(r"[a-z][a-z0-9+.-]{1,39}")
 _BROWSER_SCHEMES = frozenset(
@@ -90,8 +92,11 @@ def _comparable(uri: str) -> str | None:
         return None
     if "#" in uri or "@" in parts.netloc or uri.partition(":")[0] != parts.scheme:
         return None
+    is_web = parts.scheme in {"http", "https"}
+    if is_web and not _AUTHORITY.fullmatch(parts.netloc):
+        return None
     if parts.scheme == "https":
-        return uri if parts.hostname else None
+        return uri
     if parts.scheme == "http":
         is_loopback = parts.hostname in _LOOPBACK_HOSTS
         return _without_port(parts, port) if is_loopback else None
