@@ -34,7 +34,7 @@ SECTIONS = (
         "database",
         "dataset-list",
         Permission.DATASETS_READ,
-        ("dataset", "datasets", "example", "experiment", "experiments", "comparison"),
+        ("dataset", "datasets", "example", "experiment", "experiments", "comparison", "evaluator"),
     ),
     NavigationSection(
         "Prompts", "message-square-text", "prompt-list", Permission.PROMPTS_READ, ("prompt",)

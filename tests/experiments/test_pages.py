@@ -345,7 +345,9 @@ def test_ids_of_another_workspace_are_not_found(  # noqa: PLR0917  (fixtures)
 
 def test_summary_counts_better_and_worse_examples_with_links(page, url, scored):
     response = compare(page, f"{url}", *scored, key="correct")
-    summary_url = html.unescape(re.search(r'hx-get="([^"]+)"', response.content.decode())[1])
+    summary_url = html.unescape(
+        re.search(r'hx-get="([^"]+/summary[^"]*)"', response.content.decode())[1]
+    )
 
     summary = page.get(summary_url, headers=HTMX)
 

@@ -134,6 +134,7 @@ def test_dataset_has_its_versions_splits_and_fields(page, workspace, base):
         "versions": [],
         "splits": ["base"],
         "fields": ["question", "tone"],
+        "evaluators": [],
     }
 
 
