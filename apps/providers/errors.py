@@ -27,7 +27,7 @@ class NoProviderKey(errors.Conflict):
 
 
 class KeyBoundToAddress(errors.Conflict):
-    """Whoever changes the address of a provider would receive its key, which nobody may read."""
+    """A caller who changes the address of a provider would receive its key, which is write-only."""
 
     code = "key_bound_to_address"
 
