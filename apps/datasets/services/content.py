@@ -105,8 +105,8 @@ def check_example(
     else:
         stored_inputs = bytes(inputs).decode()
         stored_outputs = None if parsed_outputs is None else bytes(outputs).decode()
-    found = _find_problems(dataset, parsed_inputs, parsed_outputs)
-    problems = list(islice(found, errors.MAX_PROBLEMS))
+    violations = _find_problems(dataset, parsed_inputs, parsed_outputs)
+    problems = list(islice(violations, errors.MAX_PROBLEMS))
     return CheckedExample(stored_inputs, stored_outputs, problems)
 
 
