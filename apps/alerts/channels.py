@@ -89,7 +89,7 @@ def _validate_url(workspace_id: UUID, url: object) -> str:
 def _known_to(url: str, stored: Config | None) -> Config | None:
     """The stored configuration whose secrets the receiver at the address has got already.
 
-    No member may read these, so another receiver does not get them either.
+    They are write-only, so another receiver does not get them either.
     """
     if stored is None:
         return None

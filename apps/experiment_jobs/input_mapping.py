@@ -66,7 +66,7 @@ class _Values:
 
     def __init__(self, inputs: dict[str, Any]) -> None:
         self._inputs = inputs
-        self._looked_up: dict[str, tuple[Any, int]] = {}
+        self._rows: dict[str, tuple[Any, int]] = {}
         self._size = 0
 
     def replace(self, value: Any) -> Any:
@@ -83,10 +83,10 @@ class _Values:
 
     def _insert(self, placeholder: str) -> Any:
         path = placeholder.strip()
-        if path not in self._looked_up:
+        if path not in self._rows:
             value = _look_up(self._inputs, path)
-            self._looked_up[path] = value, len(dumps(value))
-        value, size = self._looked_up[path]
+            self._rows[path] = value, len(dumps(value))
+        value, size = self._rows[path]
         self._size += size
         if self._size > MAX_INPUT_BYTES:
             raise InputTooLarge

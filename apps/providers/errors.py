@@ -28,7 +28,7 @@ class NoProviderKey(errors.Conflict):
 
 
 class KeyBoundToAddress(errors.Conflict):
-    """A new address of a provider would receive its key, which no member may read."""
+    """A caller who changes the address of a provider would receive its key, which is write-only."""
 
     code = "key_bound_to_address"
 

@@ -26,7 +26,7 @@ def check_key_addresses(workspace_id: UUID, values: Mapping[str, str | None]) ->
             continue
         before = stored.get(provider.base_url_name) or provider.default_base_url
         after = values[provider.base_url_name] or provider.default_base_url
-        # Without an address the key is not sent at all.
+        # Without an address the key is not sent.
         if after is not None and _origin(before) != _origin(after):
             raise errors.KeyBoundToAddress(provider.key_name, provider.base_url_name)
 

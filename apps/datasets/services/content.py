@@ -105,9 +105,9 @@ def check_example(
     else:
         stored_inputs = bytes(inputs).decode()
         stored_outputs = None if parsed_outputs is None else bytes(outputs).decode()
-    problems = _find_problems(dataset, parsed_inputs, parsed_outputs)
-    first_problems = list(islice(problems, errors.MAX_PROBLEMS))
-    return CheckedExample(stored_inputs, stored_outputs, first_problems)
+    violations = _find_problems(dataset, parsed_inputs, parsed_outputs)
+    problems = list(islice(violations, errors.MAX_PROBLEMS))
+    return CheckedExample(stored_inputs, stored_outputs, problems)
 
 
 def _find_problems(dataset: Dataset, inputs: Any, outputs: Any) -> Iterator[dict[str, Any]]:
