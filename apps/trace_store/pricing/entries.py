@@ -18,7 +18,8 @@ from apps.trace_store.models import ModelPrice
 
 MATCH_PATHS = ("model", "model_name", "model_id", "model_path", "endpoint_name")
 _BUILT_IN_NAMESPACE = UUID("6ec2d5a4-5b2f-8c1d-9f8e-3a2b7c4d5e6f")
-_MAX_NAME_LENGTH = 500
+MAX_NAME_LENGTH = 500
+"""The characters of a name that patterns are matched with."""
 _PROVIDER_ALIASES: Mapping[str, str] = {
     "aws": "amazon_bedrock",
     "aws.bedrock": "amazon_bedrock",
@@ -53,11 +54,9 @@ class PriceEntry:
 
     def matches(self, names: Mapping[str, str]) -> bool:
         """Whether a name under one of the match paths of this entry matches."""
-        return any(
-            self.pattern.search(name[:_MAX_NAME_LENGTH])
-            for path in self.match_path
-            if (name := names.get(path)) is not None
-        )
+        # One name often stands under all paths.
+        texts = {names[path][:MAX_NAME_LENGTH] for path in self.match_path if path in names}
+        return any(self.pattern.search(text) for text in texts)
 
 
 def normalize_provider(provider: str | None) -> str | None:

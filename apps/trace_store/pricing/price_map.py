@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from uuid import UUID
 
 from apps.trace_store.models import ModelPrice
@@ -74,15 +75,29 @@ def _matching_entries(
     # `ls_model_name` also counts as the name under every other path.
     if (model_name := names.get("ls_model_name")) is not None:
         names = {**dict.fromkeys(entries.MATCH_PATHS, model_name), **names}
-    results: list[PriceEntry] = []
-    for group in (workspace_entries, entries.built_in_entries()):
-        matches = [
-            (rank, -_start_timestamp(entry), index, entry)
-            for index, entry in enumerate(group)
-            if (rank := _provider_rank(entry, provider)) is not None and entry.matches(names)
-        ]
-        results += [entry for *_, entry in sorted(matches, key=lambda match: match[:3])]
-    return results
+    known = ((path, names[path][: entries.MAX_NAME_LENGTH]) for path in sorted(names))
+    built_in = _matching_built_in_entries(tuple(known), provider)
+    return [*_match(workspace_entries, names, provider), *built_in]
+
+
+@lru_cache(maxsize=_MAX_MODELS)
+def _matching_built_in_entries(names: _Names, provider: str | None) -> Sequence[PriceEntry]:
+    """The matching built-in entries, which are the same for all workspaces.
+
+    There are hundreds: the catalogue of the playground matched them with each of its models anew.
+    """
+    return _match(entries.built_in_entries(), dict(names), provider)
+
+
+def _match(
+    group: Sequence[PriceEntry], names: Mapping[str, str], provider: str | None
+) -> Sequence[PriceEntry]:
+    matches = [
+        (rank, -_start_timestamp(entry), index, entry)
+        for index, entry in enumerate(group)
+        if (rank := _provider_rank(entry, provider)) is not None and entry.matches(names)
+    ]
+    return [entry for *_, entry in sorted(matches, key=lambda match: match[:3])]
 
 
 def _provider_rank(entry: PriceEntry, provider: str | None) -> int | None:

@@ -84,6 +84,7 @@ def test_foreign_rows_are_answered_like_missing_rows(owner, requester, surface):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3_600)  # up to 17,000 requests
 @pytest.mark.parametrize("surface", ["api", "pages"])
 def test_foreign_rows_are_answered_like_missing_rows_for_every_request(owner, requester, surface):
     check_foreign_rows_hidden(owner, requester, pages=surface == "pages", step=FULL_STEP)

@@ -92,6 +92,7 @@ def test_rows_with_the_same_ids_elsewhere_change_no_response(owner, requester, s
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3_600)  # up to 17,000 requests
 @pytest.mark.parametrize("surface", ["api", "pages"])
 def test_rows_with_the_same_ids_elsewhere_change_no_response_to_any_request(
     owner, requester, surface
