@@ -337,9 +337,8 @@ def test_last_change_survives_leaving_at_once(session, size):
     expect(page.get_by_label("Text of the message")).to_have_value(re.compile("last words"))
     [draft] = Draft.objects.for_workspace(session.workspace)
     wait_until(lambda: "last words" in str(read_again(draft).state), "the draft")
-    page.wait_for_function(
-        "!Object.keys(localStorage).some((key) => key.startsWith('playground-draft'))"
-    )
+    keys = "Object.keys(localStorage).filter((key) => key.startsWith('playground-draft'))"
+    wait_until(lambda: page.evaluate(keys) == [], "the kept draft to go")
 
 
 def read_again(row):
