@@ -18,7 +18,7 @@ from django.shortcuts import render
 from django.utils.cache import add_never_cache_headers
 from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt
-from django.views.decorators.http import require_http_methods, require_POST
+from django.views.decorators.http import require_POST
 from pydantic import BaseModel, ValidationError
 from redis import RedisError
 
@@ -150,7 +150,6 @@ class ConsentForm(forms.Form):
         ]
 
 
-@require_http_methods(["GET", "POST"])
 def authorize(request: HttpRequest) -> HttpResponse:
     """Show who asks for what, and send the user's answer to the client."""
     user = cast("User", request.user)
