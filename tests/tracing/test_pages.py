@@ -939,11 +939,11 @@ def test_tabs_of_a_project_keep_the_time_range(page, workspace):
         for path in ("", "/threads", "/monitoring")
     }
 
-    assert len(tabs["/monitoring"]) == len(tabs["/threads"]) == len(tabs[""]) == 7
+    assert len(tabs["/monitoring"]) == len(tabs["/threads"]) == len(tabs[""]) == 8
     assert tabs["/monitoring"] == {
         *(f"{base}{path}?range=1d" for path in ("", "/threads", "/monitoring")),
         *(f"{base}?show={show}&range=1d" for show in ("all", "llm")),
-        *(f"{base}/{page}" for page in ("alerts", "settings")),
+        *(f"{base}/{page}" for page in ("alerts", "evaluators", "settings")),
     }
 
 
