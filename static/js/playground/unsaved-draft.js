@@ -42,7 +42,8 @@ export class UnsavedDraft {
   }
 
   /**
-   * Return the kept draft if it follows the saved one, which no other page has replaced since.
+   * Return the kept draft if it follows the saved one. Forget it if that was replaced since: by its own request, which
+   * arrived after all, or by another page.
    *
    * @param {string | null} savedAt
    * @returns {State | null}
@@ -50,8 +51,11 @@ export class UnsavedDraft {
   load(savedAt) {
     try {
       const kept = JSON.parse(localStorage.getItem(this.#key) ?? "null");
-      if (!kept || Date.now() - kept.at > MAX_AGE_MS) return null;
-      return readTime(kept.savedAt) === readTime(savedAt) ? kept.state : null;
+      if (!kept) return null;
+      const isRecent = Date.now() - kept.at <= MAX_AGE_MS;
+      if (isRecent && readTime(kept.savedAt) === readTime(savedAt)) return kept.state;
+      this.forget();
+      return null;
     } catch {
       return null;
     }
