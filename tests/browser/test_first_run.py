@@ -9,6 +9,8 @@ from playwright.sync_api import expect
 
 from apps.api_keys.models import ApiKey
 from apps.deployments.models import RevisionGraph
+from tests.browser.test_tracing_workflows import project_path
+from tests.factories.datasets import make_dataset
 from tests.factories.deployments import DeploymentFactory, RevisionFactory
 from tests.factories.tracing import stored_run
 
@@ -89,3 +91,14 @@ def test_reply_of_an_agent_streams_into_the_page_and_links_its_trace(session):
     assert [request.post_data_json["assistant_id"] for request in requests] == ["agent"] * 2
     assert all(request.headers["x-csrftoken"] for request in requests)
     assert requests[0].url.endswith(f"/agents/{agent.slug}/runs/stream")
+
+
+def test_next_steps_of_which_some_are_done_fit_a_phone(session):
+    make_dataset(session.workspace, {"question": "Why?"})
+    address = project_path(session, stored_run(session.workspace))
+    session.page.set_viewport_size({"width": 390, "height": 844})
+
+    page = session.goto(address)
+
+    expect(page.locator(".first-steps li.is-done")).to_have_text("Save it as an example, done")
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
