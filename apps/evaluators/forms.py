@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -121,7 +122,7 @@ class EvaluatorRuleForm(forms.Form):
     )
     weekly_limit = forms.DecimalField(
         required=False,
-        min_value=0,
+        min_value=Decimal("0.0001"),  # 0 would be stored as no limit
         max_digits=12,
         decimal_places=4,
         label="Dollars a week",

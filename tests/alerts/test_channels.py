@@ -289,7 +289,7 @@ ELSEWHERE = "http://127.0.0.2:9/hook"
 
 @pytest.mark.parametrize("url", [ELSEWHERE, "http://127.0.0.1:8/hook", "https://127.0.0.1:9/hook"])
 def test_masked_header_is_not_sent_to_another_receiver(rule, url):
-    """Who changes the address would read what nobody may read."""
+    """A member who changes the address would read secrets that are write-only."""
     action = create_alert_action(rule, url=HOOK, headers={"X-Key": "hunter2"}, body={})
     config = channels.mask_config(action) | {"url": url}
     fields = {"id": action.pk, "target": action.target, "config": config}

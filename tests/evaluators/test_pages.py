@@ -138,6 +138,7 @@ def test_form_creates_a_rule_and_shows_it_again(page, base, dataset):
         ({"filter": "eq("}, "field-error"),
         ({"schema": "{"}, "This is not JSON."),
         ({"sampling": "101"}, "field-error"),
+        ({"weekly_limit": "0"}, "greater than or equal to 0.0001"),
     ],
 )
 def test_form_names_what_is_wrong(page, base, dataset, changes, text):

@@ -1,4 +1,4 @@
-"""The key of a provider does not move with its address: whoever moves it would read the key."""
+"""The key of a provider does not follow a changed address, whose server would receive it."""
 
 from __future__ import annotations
 
