@@ -92,7 +92,7 @@ def launch(revision_id: UUID, *, attempt: int | None = None) -> LaunchedHost:
     worker_end, host_end = socket.socketpair()
     try:
         process = sandbox.spawn(
-            _policy(revision, directory, interpreter),
+            _policy(revision, directory, interpreter, is_build=attempt is not None),
             [
                 *(str(directory.python), "-P", "-m", PROGRAM.name),
                 *("--fd", str(host_end.fileno())),
@@ -115,11 +115,14 @@ def launch(revision_id: UUID, *, attempt: int | None = None) -> LaunchedHost:
     return LaunchedHost(revision.pk, process, worker_end, server.run_seconds, generation)
 
 
-def _policy(revision: Revision, directory: RevisionDir, interpreter: Path) -> sandbox.Policy:
+def _policy(
+    revision: Revision, directory: RevisionDir, interpreter: Path, *, is_build: bool
+) -> sandbox.Policy:
     return sandbox.Policy(
         cwd=directory.source,
         env=host_environment(revision, directory),
         read_only=(directory.source, directory.venv, PROGRAM),
+        owner=directory.owner,
         uid=directory.uid,
         python=interpreter,
         hostname=revision.deployment.slug[:63],
@@ -128,6 +131,7 @@ def _policy(revision: Revision, directory: RevisionDir, interpreter: Path) -> sa
         limits=sandbox.Limits(
             memory_bytes=settings.GRAPH_HOST_MEMORY_MB * sandbox.MIB,
             processes=settings.GRAPH_HOST_PROCESSES,
+            is_build=is_build,
         ),
     )
 
