@@ -487,6 +487,7 @@ SAMPLE_DATA = ENV.sample_data
 AGENT_RUNS_PER_WORKER = ENV.agent_runs_per_worker
 AGENT_RUNS_ORGANIZATION_PERCENT = ENV.agent_runs_organization_percent
 AGENT_RUNS_DEPLOYMENT_PERCENT = ENV.agent_runs_deployment_percent
+AGENT_FRAMES_PERCENT = ENV.agent_frames_percent
 AGENT_RUN_LEASE_SECONDS = ENV.agent_run_lease_seconds
 AGENT_RUN_MAX_ATTEMPTS = ENV.agent_run_max_attempts
 AGENT_RUN_TIMEOUT_SECONDS = ENV.agent_run_timeout_seconds

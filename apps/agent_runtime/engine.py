@@ -27,6 +27,7 @@ from apps.agent_runtime.graph_calls.call_session import (
     GraphCall,
     error_body,
 )
+from apps.agent_runtime.hosts.frame_turns import FrameTurns
 from apps.agent_runtime.hosts.graph_host import GraphHost, HostFailed, HostPool
 from apps.agent_runtime.hosts.host_log import HostLogWriter
 from apps.agent_runtime.hosts.host_replacement import HostReplacement
@@ -63,6 +64,8 @@ class EngineOptions:
     """Share of the slots that other organizations leave, for one organization."""
     deployment_percent: int
     """Share of the slots that its organization's other deployments leave, for one deployment."""
+    frames_percent: int
+    """Share of the loop's time for frames of hosts while several organizations send some."""
     lease_seconds: float
     max_attempts: int
     run_timeout_seconds: float
@@ -118,6 +121,7 @@ class Engine:
             self._logs.add,
             self._load_asgi_app,
             self._on_unreported,
+            turns=FrameTurns(options.frames_percent, self._loop.time),
         )
         self.isolated_hosts = IsolatedHostPool(self.hosts.start)
         self.timer = DueRunTimer(self.pool, self.claim_or_queue)

@@ -40,6 +40,7 @@ class LaunchedHost:
     """The maximum duration of a run; None if the revision sets none."""
     generation: int = 0
     """The deployment's `host_generation` at the start."""
+    organization_id: UUID | None = None
 
     @property
     def logs(self) -> IO[bytes]:
@@ -111,8 +112,14 @@ def launch(revision_id: UUID, *, attempt: int | None = None) -> LaunchedHost:
     finally:
         host_end.close()
     server = ServerConfig.model_validate(revision.facts.get("variables") or {})
-    generation = revision.deployment.host_generation
-    return LaunchedHost(revision.pk, process, worker_end, server.run_seconds, generation)
+    return LaunchedHost(
+        revision.pk,
+        process,
+        worker_end,
+        server.run_seconds,
+        revision.deployment.host_generation,
+        revision.workspace.organization_id,
+    )
 
 
 def _policy(
