@@ -35,6 +35,11 @@ logger = logging.getLogger(__name__)
 
 STOP_SECONDS = 10.0
 """Time that the agent's code gets to handle a cancellation."""
+MAX_STOPPING_BYTES = 1024 * 1024
+"""Events after a cancellation: those that were on their way, and the last ones of the agent's code.
+
+The rest of a flood is dropped.
+"""
 
 _FOREIGN_THREAD = "A run may read and write its own thread only."
 
@@ -72,6 +77,7 @@ class RunSession:
         self._time_limit: asyncio.TimerHandle | None = None
         self._stop_limit: asyncio.TimerHandle | None = None
         self._is_stopping = False
+        self._stopping_bytes = 0
         self._is_rollback = False
         self._handlers: dict[str, Callable[[int, list[Any]], None]] = {
             "events": self._on_events,
@@ -207,6 +213,10 @@ class RunSession:
 
     def _on_events(self, _: int, fields: list[Any]) -> None:
         events = [(str(name), as_bytes(data)) for name, data in fields[0]]
+        if self._is_stopping:
+            self._stopping_bytes += sum(len(data) for _, data in events)
+            if self._stopping_bytes > MAX_STOPPING_BYTES:
+                return
         publisher = self._services.publisher
         if not publisher.publish(self.run, events) and self._host is not None:
             self._host.pause_until(publisher.wait_writable)
