@@ -499,6 +499,7 @@ GRAPH_HOST_MEMORY_MB = ENV.graph_host_memory_mb
 GRAPH_HOST_PROCESSES = ENV.graph_host_processes
 GRAPH_HOSTS_PER_WORKER = ENV.graph_hosts_per_worker
 WARM_GRAPH_HOSTS = ENV.warm_graph_hosts
+BUILD_THREADS = ENV.build_threads
 BUILD_MEMORY_MB = ENV.build_memory_mb
 BUILD_TIMEOUT_SECONDS = ENV.build_timeout_seconds
 GRAPH_IMPORT_TIMEOUT_SECONDS = ENV.graph_import_timeout_seconds
