@@ -39,6 +39,7 @@ from apps.agent_runtime.leases import Leases
 from apps.agent_runtime.queue_consumer import MAX_BATCH, EngineQueues
 from apps.agent_runtime.run_slots import RunSlots
 from apps.agent_runtime.runs.event_publisher import EventPublisher
+from apps.agent_runtime.runs.pending_writes import PendingWrites
 from apps.agent_runtime.runs.run_completion import RunCompletion
 from apps.agent_runtime.runs.run_session import RunSession, SessionServices
 from apps.agent_server import run_state_sql
@@ -137,6 +138,7 @@ class Engine:
         self._services = SessionServices(
             writer=self.writer,
             publisher=self.publisher,
+            pending_writes=PendingWrites(self._wait_written),
             checkpoints=self.checkpoints,
             store=self.store,
             completion=self.completion,
@@ -164,6 +166,10 @@ class Engine:
             claim=self.claim_or_queue,
             call_graph=self.call_graph,
         )
+
+    async def _wait_written(self) -> None:
+        await self.publisher.wait_sent()
+        await self.writer.flush()
 
     # Claims
 

@@ -23,7 +23,7 @@ MAX_BLOCK_SECONDS = 5.0
 
 
 class Backpressure:
-    """Holds back the writers of all loops of a host. `hold_back` is called for each part."""
+    """Holds back the writers of all loops of a host. `delay_writer` is called for each part."""
 
     def __init__(self, link: Link, loop: Loop) -> None:
         """The calling thread runs the loop, to which the link belongs."""
@@ -32,7 +32,7 @@ class Backpressure:
         self._thread = threading.get_ident()
         self._has_given_up = False
 
-    def hold_back(self, waiting: int) -> None:
+    def delay_writer(self, waiting: int) -> None:
         """Return once the worker has read enough; at once if it is not behind."""
         if not self._link.is_full:
             self._has_given_up = False

@@ -31,7 +31,7 @@ class Loop(asyncio.SelectorEventLoop):
     parts can be held back.
     """
 
-    hold_back: Callable[[int], None] | None = None
+    delay_writer: Callable[[int], None] | None = None
     """Called for each part with the number of parts in its queue; may block."""
 
     def __init__(self) -> None:
@@ -42,10 +42,10 @@ class Loop(asyncio.SelectorEventLoop):
     def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Any = None
     ) -> asyncio.Handle:
-        if self.hold_back is not None:
+        if self.delay_writer is not None:
             queue = getattr(callback, "__self__", None)
             if isinstance(queue, asyncio.Queue):
-                self.hold_back(queue.qsize())
+                self.delay_writer(queue.qsize())
         if threading.get_ident() == self._own_thread:
             return self.call_soon(callback, *args, context=context)
         return super().call_soon_threadsafe(callback, *args, context=context)

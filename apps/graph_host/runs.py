@@ -115,7 +115,7 @@ class RunExecution:
         self.has_ended = False
         loop, backpressure = asyncio.get_running_loop(), channel.rpc.backpressure
         if isinstance(loop, Loop) and backpressure is not None:
-            loop.hold_back = backpressure.hold_back
+            loop.delay_writer = backpressure.delay_writer
         if "head" in start:
             self._cache.prime_head(StoredCheckpoint.parse(start["head"]) if start["head"] else None)
 

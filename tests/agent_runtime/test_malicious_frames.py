@@ -12,6 +12,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from apps.agent_runtime.db.group_commit import GroupCommitWriter
 from apps.agent_runtime.engine_thread import EngineThread
 from apps.agent_runtime.graph_calls.call_session import GraphCall
 from apps.agent_runtime.hosts import request_tasks
@@ -22,6 +23,7 @@ from apps.graph_host.wire import PROTOCOL, Decoder, encode
 from tests.agent_runtime.factories import execute, make_run, make_thread
 from tests.installation import PATIENCE_SECONDS
 
+MB = 1_048_576
 HUGE = 10**15
 """`bytes(HUGE)` would allocate a petabyte."""
 GOOD_HELLO = {"protocol": PROTOCOL, "graphs": {}}
@@ -128,6 +130,38 @@ def test_a_malformed_frame_of_a_run_is_ignored(hostile_engine, revision, listen,
     run.refresh_from_db()
     assert (run.status, run.attempt) == ("success", 1)
     assert [name for name, _ in events] == ["metadata", "end"]
+
+
+@pytest.mark.parametrize("kind", ["events", "put"])
+def test_a_flood_does_not_enlarge_the_transactions_of_others(
+    hostile_engine, revision, listen, monkeypatch, kind
+):
+    """60 MB, as fast as the engine reads, were up to 32 MB in one transaction."""
+    sizes, execute_batch = [], GroupCommitWriter._execute_batch
+
+    async def note_size(writer, connection, batch, **options):
+        sizes.append(sum(entry.size for entry in batch.entries))
+        await execute_batch(writer, connection, batch, **options)
+
+    monkeypatch.setattr(GroupCommitWriter, "_execute_batch", note_size)
+    thread = make_thread(revision)
+    data = b'"' + b"x" * 100_000 + b'"'
+    frames = {
+        "events": lambda: ["events", 0, [["values", data]]],
+        "put": lambda: [
+            "put", 0, str(thread.thread_id), "", str(uuid4()), None, "msgpack", data, b"{}", {}, [],
+        ],
+    }  # fmt: skip
+    flood = [frames[kind]() for _ in range(600)]
+    engine = hostile_engine(reply_to_start(*flood, ["done", 0, {"status": "success"}]))
+    run = make_run(thread, "x", resumable=True)
+
+    execute(engine, run.thread)
+    events = list(listen(run.pk))
+
+    assert events[-1] == ("end", {"status": "success"})
+    assert sum(sizes) > 50 * MB
+    assert max(sizes) < 4 * MB
 
 
 @pytest.fixture

@@ -132,7 +132,7 @@ def test_writer_is_let_go_if_the_loop_waits_for_it(monkeypatch):
     def write(held: Backpressure) -> None:
         for _ in range(3):
             started_at = time.monotonic()
-            held.hold_back(backpressure.MAX_WAITING_PARTS)
+            held.delay_writer(backpressure.MAX_WAITING_PARTS)
             seconds.append(time.monotonic() - started_at)
 
     async def block_loop() -> None:
