@@ -24,6 +24,7 @@ from django.test import Client
 from apps.agent_server.a2a.rpc import Method
 from apps.core.errors import AppError
 from apps.core.http.loop_response import LoopResponse
+from apps.core.json import dumps
 from apps.exports import services as exports
 from apps.organizations.services.workspaces import set_secrets
 from apps.platform_mcp.tools import TOOLS
@@ -84,8 +85,8 @@ COUNT = 2 * EXAMPLES
 """Bodies of a route: `make test` sends four, `make fuzz` 200."""
 IS_LONG = COUNT > 4
 """Whether to look for better bodies, and for changes by refused requests."""
-UNRELATED = {"django_session", "audit_entry"}
-"""Tables that a refused request may write to: sessions, and failed attempts to sign in."""
+UNRELATED = {"django_session", "audit_entry", "api_keys_apikey", "ingest_rejectioncount"}
+"""Tables of sessions, failed sign-ins, the last use of a key, and counts of refusals."""
 _FILTER = "eq(is_root, true)"
 KNOWN: dict[str, Any] = {
     **dict.fromkeys(["filter", "trace_filter", "tree_filter", "search_filter"], _FILTER),
@@ -195,7 +196,7 @@ def _read_stream(response: LoopResponse) -> tuple[int, bytes]:
     try:
         return response.status_code, read(response)
     except AppError as error:
-        return error.status, b""
+        return error.status, dumps(error.as_json())  # before the first byte
 
 
 def list_routes(tenant: OtherTenant) -> list[tuple[str, str]]:
@@ -313,6 +314,18 @@ def list_calls(path: str, known: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield call | {"method": name, "params": params.get(method, task)}
         message = {"role": "ROLE_USER", "messageId": "a", "parts": [{"text": "Hi"}]}
         yield call | {"method": "SendMessage", "params": {"message": message}}
+
+
+def test_json_that_the_database_refuses_is_a_bad_request(tenant: OtherTenant) -> None:
+    client = Client(headers={"X-Api-Key": key_for(tenant.workspace)})
+    chart = {"title": "a", "chart_type": "line", "series": [{"name": "a", "metric": "run_count"}]}
+    assert client.post("/charts/create", chart, content_type=JSON).status_code == 200
+    chart["series"][0]["\0"] = 1
+
+    response = client.post("/charts/create", chart, content_type=JSON)
+
+    assert response.status_code == 400
+    assert response.json()["detail"] == "The request contains a NUL character."
 
 
 @pytest.mark.parametrize("path", ["/account/connections", "/account/emails"])
