@@ -201,6 +201,8 @@ class Env(BaseSettings):
     max_queued_runs_per_deployment: int = Field(10_000, ge=1, le=1_000_000)
     max_experiment_runs: int = Field(32, ge=1, le=10_000)
     """Open agent runs of an organization that experiments started."""
+    max_prompt_storage_mb: int = Field(1024, ge=1, le=1_000_000)
+    """Commits of all prompts of a workspace."""
     dataset_restore_days: int = Field(7, ge=0, le=365)
     """Days in which a deleted dataset can be restored."""
     max_body_bytes: int = Field(26_214_400, ge=1_048_576, le=1_073_741_824)

@@ -526,4 +526,5 @@ MAX_QUEUED_BUILDS = ENV.max_queued_builds
 MAX_QUEUED_RUNS = ENV.max_queued_runs
 MAX_QUEUED_RUNS_PER_DEPLOYMENT = ENV.max_queued_runs_per_deployment
 MAX_EXPERIMENT_RUNS = ENV.max_experiment_runs
+MAX_PROMPT_STORAGE_BYTES = ENV.max_prompt_storage_mb * 1_048_576
 LARGE_PAYLOAD_BYTES = ENV.large_payload_bytes

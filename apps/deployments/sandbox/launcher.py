@@ -99,7 +99,7 @@ def start(
         os.lseek(job_fd, 0, os.SEEK_SET)
         stub = _STUB.format(str(Path(__file__).parent), job_fd)
         popen = _on_launcher_thread(
-            lambda: subprocess.Popen(
+            lambda: subprocess.Popen(  # noqa: S603 -- a constant stub; the job is in a file
                 [sys.executable, "-I", "-S", "-c", stub],
                 stdin=stdin,
                 stdout=stdout,

@@ -1,0 +1,152 @@
+"""A page of runs with large payloads: everything is sent, and little of it is in memory at once."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.utils import timezone
+
+from apps.core.json import LazyFragment, dumps, iterate_encoded
+from apps.exports import runner
+from apps.trace_store import ALL_PAYLOADS, Payload, RunQuery, filters, run_store
+from apps.trace_store.postgres import payload_storage
+from apps.trace_store.postgres.filtering import subjects
+from apps.tracing.services import ensure_project
+from tests.factories.exports import create_export_part
+from tests.factories.tracing import ingest, wire_run
+from tests.tracing.conftest import api, forget_known_partitions, make_api, objects
+
+__all__ = ["api", "forget_known_partitions", "make_api", "objects"]
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("forget_known_partitions")]
+
+COUNT = 12
+TEXT_BYTES = 2_000_000
+
+
+@pytest.fixture
+def runs(workspace: Any) -> list[dict[str, Any]]:
+    runs = [
+        wire_run(
+            id=str(UUID(int=number)),
+            inputs={"text": f"{number}" * 3, "long": "x" * TEXT_BYTES},
+            outputs={"number": number},
+            extra={"metadata": {"thread_id": "one"}, "runtime": {"number": number}},
+        )
+        for number in range(1, COUNT + 1)
+    ]
+    ingest(workspace, *runs)
+    return runs
+
+
+@pytest.fixture
+def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(payload_storage, "MAX_LOADED_BYTES", 100_000)
+
+
+def request_all(api: Any, project: UUID) -> dict[str, Any]:
+    """Return the answers of the routes that return runs with their payloads."""
+    requests: dict[str, dict[str, Any]] = {
+        "/runs/query": {"session": [str(project)]},
+        "/v2/runs/query": {
+            "project_ids": [str(project)],
+            "selects": ["ID", "INPUTS", "OUTPUTS", "EXTRA"],
+        },
+        "/v2/traces/query": {"project_id": str(project), "selects": ["INPUTS"]},
+    }
+    answers = {path: api.post(path, body) for path, body in requests.items()}
+    query = {"project_id": project, "selects": "INPUTS"}
+    answers["turns"] = api.get("/v2/threads/one/traces", **query)
+    return answers
+
+
+def test_the_page_is_the_same_with_little_memory(api, workspace, runs, monkeypatch):
+    project = ensure_project(workspace.pk, "default").pk
+    whole = {path: answer.json() for path, answer in request_all(api, project).items()}
+    monkeypatch.setattr(payload_storage, "MAX_LOADED_BYTES", 100_000)
+
+    answers = request_all(api, project)
+
+    for path, answer in answers.items():
+        assert answer.status_code == 200
+        assert answer.streaming, path
+        assert answer.headers["Content-Type"] == "application/json"
+        assert json.loads(answer.getvalue()) == whole[path]
+    assert len(whole["/runs/query"]["runs"]) == COUNT
+
+
+@pytest.mark.parametrize("large_payload_bytes", [4_096, 1_000_000_000])
+def test_little_of_a_page_is_in_memory_at_once(
+    workspace, runs, little_memory, settings, large_payload_bytes
+):
+    settings.LARGE_PAYLOAD_BYTES = large_payload_bytes
+    page = run_store.query(workspace.pk, RunQuery(), limit=COUNT, payloads=ALL_PAYLOADS)
+
+    tracemalloc.start()
+    sizes = [
+        sum(map(len, iterate_encoded([run.embedded(payload) for payload in sorted(run.payloads)])))
+        for run in page.runs
+    ]
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert sum(sizes) > COUNT * TEXT_BYTES
+    assert peak < 4 * TEXT_BYTES
+
+
+def test_payloads_that_are_still_in_their_rows_are_loaded(workspace, runs, monkeypatch, settings):
+    settings.LARGE_PAYLOAD_BYTES = 1_000_000_000
+    expected = run_store.query(workspace.pk, RunQuery(), limit=COUNT, payloads=ALL_PAYLOADS)
+    monkeypatch.setattr(payload_storage, "MAX_LOADED_BYTES", 10)
+
+    page = run_store.query(workspace.pk, RunQuery(), limit=COUNT, payloads=ALL_PAYLOADS)
+
+    stored = [run.payloads[Payload.INPUTS] for run in page.runs]
+    assert all(isinstance(value, LazyFragment) for value in stored)
+    assert not any(value.stored for value in stored)
+    for run, whole in zip(page.runs, expected.runs, strict=True):
+        assert run.payloads.keys() == whole.payloads.keys()
+        for payload in run.payloads:
+            assert run.value(payload) == whole.value(payload)
+
+
+def test_a_filter_over_large_payloads_finds_the_same_runs(workspace, runs, little_memory):
+    where = filters.parse("search('777')")
+    page = run_store.query(workspace.pk, RunQuery(where=where), limit=COUNT)
+    rows = run_store.query(workspace.pk, RunQuery(), limit=COUNT)
+
+    assert [run.row.id for run in page.runs] == [UUID(int=7)]
+    loaded = subjects.load_subjects(workspace.pk, [run.row for run in rows.runs])
+    assert sum(isinstance(subject.inputs, LazyFragment) for subject in loaded) == COUNT - 1
+
+
+def test_a_file_of_an_export_ends_at_its_size(workspace, runs, monkeypatch):
+    project = ensure_project(workspace.pk, "default")
+    part = create_export_part(project, "sentinel")
+    part.export.filter = ""
+    part.start_time = timezone.now() - timedelta(hours=1)
+    part.end_time = timezone.now()
+    monkeypatch.setattr(runner, "MAX_FILE_BYTES", 5 * TEXT_BYTES)
+
+    first, cursor = runner._next_runs(part.export, part, ["id", "inputs"])
+
+    assert 5 <= len(first) <= 6
+    assert cursor
+
+
+def test_values_with_lazy_fragments_are_encoded_in_pieces():
+    class Word(LazyFragment):
+        def load(self) -> bytes:
+            return b'"word"'
+
+    value = {"a": [1, Word(), {"b": Word()}], 2: (), "c": {"d": None}}
+
+    assert b"".join(iterate_encoded(value)) == dumps(value)
+    assert json.loads(dumps(value)) == {
+        "a": [1, "word", {"b": "word"}], "2": [], "c": {"d": None},
+    }  # fmt: skip
