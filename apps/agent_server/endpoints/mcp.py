@@ -17,6 +17,7 @@ from apps.agent_server.auth.access import Admission
 from apps.agent_server.endpoints.endpoint import EndpointGroup, Result, json_response
 from apps.agent_server.errors import ThreadNotFound
 from apps.agent_server.mcp import elicitation, resources, sessions, tools
+from apps.agent_server.mcp.content import to_content
 from apps.agent_server.mcp.sessions import Session
 from apps.agent_server.mcp.tools import Tool
 from apps.agent_server.schemas.runs import RunBody
@@ -547,4 +548,4 @@ async def _to_result(call: _Call, end: Event) -> JSONObject:
         problem = find_problem(schemas.output_schema, output)
         if problem is not None:
             return failure(f"The output does not match the graph's schema: {problem}")
-    return success(output)
+    return success(output, to_content(output, has_links=call.message.has_links))

@@ -21,6 +21,7 @@ HANDSHAKE_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 """Newest first."""
 STATELESS_VERSION = "2026-07-28"
 SUPPORTED_VERSIONS = (STATELESS_VERSION, *HANDSHAKE_VERSIONS)
+LINKS_VERSION = "2025-06-18"
 META = "io.modelcontextprotocol/"
 _NAMES = {"tools/call": "name", "resources/read": "uri"}
 """The parameter that the header `Mcp-Name` repeats, by method."""
@@ -66,7 +67,8 @@ class McpMessage:
     id: RequestId | None
     method: str
     params: JSONObject
-    is_stateless: bool
+    version: str | None
+    """The header of the request; clients of versions before 2025-06-18 send none."""
     response: JSONObject | None = None
     """`result` or `error` of a client's response."""
 
@@ -74,6 +76,15 @@ class McpMessage:
         """Whether a stateless client offers the capability with this request."""
         capabilities = self._meta.get(META + "clientCapabilities")
         return offers(capabilities, capability)
+
+    @property
+    def is_stateless(self) -> bool:
+        return self.version == STATELESS_VERSION
+
+    @property
+    def has_links(self) -> bool:
+        """Whether results may have audio and links to resources."""
+        return self.version is not None and self.version >= LINKS_VERSION
 
     @property
     def is_request(self) -> bool:
@@ -154,7 +165,7 @@ def _to_message(body: Any, version: str | None) -> McpMessage:
         request_id,
         method or "",
         params or {},
-        version == STATELESS_VERSION,
+        version,
         response if is_response else None,
     )
 

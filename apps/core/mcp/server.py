@@ -163,7 +163,8 @@ def failure(text: str) -> JSONObject:
     return {"content": [{"type": "text", "text": text}], "isError": True}
 
 
-def success(output: JSONObject) -> JSONObject:
-    """The result of a tool call: its output as an object and as text."""
-    text = {"type": "text", "text": dumps_text(output)}
-    return {"content": [text], "structuredContent": output, "isError": False}
+def success(output: JSONObject, content: list[JSONObject] | None = None) -> JSONObject:
+    """The result of a tool call: its output as an object, and as text or the given content."""
+    if content is None:
+        content = [{"type": "text", "text": dumps_text(output)}]
+    return {"content": content, "structuredContent": output, "isError": False}
