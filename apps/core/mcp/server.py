@@ -49,6 +49,8 @@ class McpServer:
     name: str
     capabilities: JSONObject = field(default_factory=lambda: {"tools": {"listChanged": False}})
     instructions: str = ""
+    extensions: tuple[str, ...] = ()
+    """Of the protocol without a handshake."""
 
     @property
     def info(self) -> JSONObject:
@@ -74,6 +76,8 @@ class McpServer:
 
     def _discover(self, message: McpMessage) -> bytes:
         capabilities: JSONObject = {name: {} for name in self.capabilities}
+        if self.extensions:
+            capabilities["extensions"] = {name: {} for name in self.extensions}
         result = {"supportedVersions": messages.SUPPORTED_VERSIONS, "capabilities": capabilities}
         return self.encode(message, {**result, **self._instructions(), **cache_hints(message)})
 
