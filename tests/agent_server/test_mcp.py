@@ -243,6 +243,7 @@ def test_initialize_agrees_on_a_version(post, agent, requested, agreed):
     result = response.json()["result"]
     assert result["protocolVersion"] == agreed
     assert result["capabilities"] == {
+        "logging": {},
         "tools": {"listChanged": False},
         "resources": {"listChanged": False},
     }
@@ -298,8 +299,8 @@ def test_discovery_names_versions_and_capabilities(post, agent):
     result = post(body, **headers).json()["result"]
 
     assert STATELESS in result["supportedVersions"]
-    assert result["capabilities"].items() >= {"tools": {}, "resources": {}}.items()
-    assert result["capabilities"].keys() == {"tools", "resources", "extensions"}
+    assert result["capabilities"].keys() == {"tools", "resources", "logging", "extensions"}
+    assert result["capabilities"]["tools"] == {}
     assert (result["resultType"], result["cacheScope"], result["ttlMs"]) == (
         "complete",
         "private",

@@ -12,7 +12,7 @@ from apps.agent_server import prepared_sql
 from apps.agent_server.endpoints import mcp_calls, mcp_tasks
 from apps.agent_server.endpoints.endpoint import EndpointGroup, Result, json_response
 from apps.agent_server.endpoints.mcp_calls import respond, server_of
-from apps.agent_server.mcp import asking_runs, resources, sessions, tasks, tools
+from apps.agent_server.mcp import asking_runs, log_messages, resources, sessions, tasks, tools
 from apps.agent_server.mcp.questions import CAPABILITIES, to_questions
 from apps.agent_server.mcp.sessions import Session
 from apps.agent_server.scope import Scope
@@ -31,6 +31,7 @@ from apps.core.mcp.server import (
     check_origin,
     list_cursor,
 )
+from apps.core.sync_bridge import in_thread
 from apps.deployments import routes
 from apps.deployments.routes import agent_url, mcp_url
 from apps.organizations.permissions import Permission
@@ -116,6 +117,8 @@ def _handle(context: HttpRequestContext, message: McpMessage) -> Result:
             return mcp_calls.call_tool(context, message, session)
         if message.method.startswith("resources/"):
             return _handle_resources(context, message)
+        if message.method == "logging/setLevel" and not message.is_stateless:
+            return _set_log_level(context, message, session)
         if message.is_stateless and message.method in tasks.METHODS:
             return mcp_tasks.handle(context, message)
         context.admission.user()
@@ -141,6 +144,23 @@ def _read_session(context: HttpRequestContext, message: McpMessage) -> Session |
     if session_id is None or message.is_stateless or message.method == "initialize":
         return None
     return sessions.check_session_id(context.admission, session_id)
+
+
+def _set_log_level(
+    context: HttpRequestContext, message: McpMessage, session: Session | None
+) -> Result:
+    """Set the level of log messages for the calls of the session."""
+    context.admission.user()
+    level = log_messages.check_level(message.params.get("level"))
+    if session is None:
+        text = "A log level is set for a session: send `Mcp-Session-Id`."
+        raise RpcError(messages.INVALID_REQUEST, text)
+
+    async def store(context: HttpRequestContext) -> Response:
+        await in_thread(log_messages.set_level, session, level)
+        return respond(context, message, {})
+
+    return store
 
 
 def _handle_notification(

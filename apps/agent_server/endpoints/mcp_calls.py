@@ -16,7 +16,7 @@ from apps.agent_server import prepared_sql, results
 from apps.agent_server.auth.access import Admission
 from apps.agent_server.endpoints.endpoint import Result
 from apps.agent_server.errors import ThreadNotFound
-from apps.agent_server.mcp import asking_runs, questions, tasks, tools
+from apps.agent_server.mcp import asking_runs, log_messages, questions, tasks, tools
 from apps.agent_server.mcp.asking_runs import CallState, LockedRun
 from apps.agent_server.mcp.content import to_content
 from apps.agent_server.mcp.questions import Question, to_questions, to_requests
@@ -44,6 +44,7 @@ JSONObject = dict[str, Any]
 Beat = Callable[[], Awaitable[None]]
 """Keeps a quiet connection open."""
 SERVER_CAPABILITIES: JSONObject = {
+    "logging": {},
     "tools": {"listChanged": False},
     "resources": {"listChanged": False},
 }
@@ -77,17 +78,21 @@ class McpCall:
     thread_id: UUID | None = None
     """The thread of a call that its client may have to continue; it is deleted after the call."""
     may_be_task: bool = False
+    log_level: str | None = None
+    """The least level of the log messages that the client wants."""
 
     def encode(self, result: JSONObject) -> bytes:
         return self.server.encode(self.message, result)
 
 
 def _run_body(message: McpMessage, tool: Tool, session: Session | None, **how: Any) -> RunBody:
-    reports_progress = message.progress_token is not None
+    modes = ["values"] if message.progress_token is None else ["updates"]
+    if session is not None or message.log_level is not None:
+        modes.append("custom")
     return RunBody.check(
         {
             "assistant_id": str(tool.assistant_id),
-            "stream_mode": ["updates"] if reports_progress else ["values"],
+            "stream_mode": modes,
             "metadata": _metadata(message, session),
             **how,
         }
@@ -112,6 +117,8 @@ def call_tool(context: HttpRequestContext, message: McpMessage, session: Session
     tool = tools.find(context.admission.resolve_scope("assistants", "search"), name)
     if message.is_stateless:
         tool.check_headers(context.headers, arguments)
+        if message.log_level is not None:
+            log_messages.check_level(message.log_level)
         capabilities = messages.offered(message.capabilities, questions.CAPABILITIES)
     else:
         capabilities = session.capabilities if session else frozenset()
@@ -126,27 +133,34 @@ def call_tool(context: HttpRequestContext, message: McpMessage, session: Session
         thread_id, run_id = _start_on_thread(scope, body)
     else:
         thread_id, run_id = None, runs.create_stateless(scope, body).run_id
-    return _follow(
-        McpCall(
-            message,
-            tool,
-            scope,
-            context.admission,
-            run_id,
-            server_of(context),
-            capabilities,
-            session,
-            thread_id,
-            _may_be_task(message),
-        )
+    call = McpCall(
+        message,
+        tool,
+        scope,
+        context.admission,
+        run_id,
+        server_of(context),
+        capabilities,
+        session,
+        thread_id,
+        _may_be_task(message),
+        None if session else message.log_level,
     )
+    return partial(_follow, call)
 
 
-def _follow(call: McpCall) -> Result:
-    if call.session is not None and call.capabilities:
-        return partial(_send_dialog, call)
-    reports_progress = call.message.progress_token is not None
-    return partial(_send_progress if reports_progress else _send_result, call)
+async def _follow(call: McpCall, context: HttpRequestContext) -> Response | None:
+    """Send the result, after the questions, steps and log messages that the client wants."""
+    if call.session is not None:
+        level = await in_thread(log_messages.read_level, call.session)
+        call = replace(call, log_level=level)
+        if call.capabilities:
+            await _send_dialog(call, context)
+            return None
+    if call.message.progress_token is None and call.log_level is None:
+        return await _send_result(call, context)
+    await _send_stream(call, context)
+    return None
 
 
 @transaction.atomic
@@ -196,19 +210,19 @@ def _continue_call(
     )
     run_id = runs.create_on_thread(scope, thread_id, body).run_id
     locked.run.set_next_run(scope, run_id)
-    return _follow(
-        McpCall(
-            message,
-            tool,
-            scope,
-            context.admission,
-            run_id,
-            server_of(context),
-            capabilities,
-            thread_id=thread_id,
-            may_be_task=_may_be_task(message),
-        )
+    call = McpCall(
+        message,
+        tool,
+        scope,
+        context.admission,
+        run_id,
+        server_of(context),
+        capabilities,
+        thread_id=thread_id,
+        may_be_task=_may_be_task(message),
+        log_level=message.log_level,
     )
+    return partial(_follow, call)
 
 
 def _unknown_state() -> RpcError:
@@ -269,8 +283,8 @@ async def _send_result(call: McpCall, context: HttpRequestContext) -> Response |
     return None
 
 
-async def _send_progress(call: McpCall, context: HttpRequestContext) -> None:
-    """Send a notification for each step of the graph, then the result."""
+async def _send_stream(call: McpCall, context: HttpRequestContext) -> None:
+    """Send notifications of steps and log messages, then the result."""
     await context.start(*sse.HEADERS)
     try:
         result = await _wait(call, context, partial(context.write, sse.HEARTBEAT))
@@ -360,7 +374,7 @@ async def _wait(call: McpCall, context: HttpRequestContext, beat: Beat) -> JSONO
     A stateless client cancels a call by closing the response. A call that lasts long becomes a
     task, if it may. Raises `RpcError` if the client cannot answer what the graph asks.
     """
-    token, step = call.message.progress_token, 0
+    token, step, logged = call.message.progress_token, 0, 0
     loop = asyncio.get_running_loop()
     task_at = loop.time() + tasks.TASK_AFTER_SECONDS
     async with (
@@ -382,6 +396,10 @@ async def _wait(call: McpCall, context: HttpRequestContext, beat: Beat) -> JSONO
                 if token is not None and event.name == b"updates":
                     step += 1
                     await context.write(_progress_frame(token, step, event))
+                elif event.name == b"custom" and (log := _log_frame(call, event)):
+                    logged += 1
+                    if logged <= log_messages.MAX_MESSAGES:
+                        await context.write(log)
     if call.message.is_stateless or context.refusal is not None:
         if call.thread_id is not None:
             await in_thread(_delete_call_thread, call)
@@ -390,6 +408,17 @@ async def _wait(call: McpCall, context: HttpRequestContext, beat: Beat) -> JSONO
     if context.refusal is not None:
         return failure(context.refusal.detail)
     return None
+
+
+def _log_frame(call: McpCall, event: Event) -> bytes | None:
+    """The log message of a custom event, if the client wants it."""
+    if call.log_level is None:
+        return None
+    params = log_messages.to_message(loads(event.data), call.log_level)
+    if params is None:
+        return None
+    frame = messages.encode_notification("notifications/message", params)
+    return sse.encode_event(b"message", frame)
 
 
 def _as_task(call: McpCall) -> JSONObject:

@@ -90,6 +90,11 @@ class McpMessage:
         return capabilities if isinstance(capabilities, dict) else {}
 
     @property
+    def log_level(self) -> Any:
+        """The level of log messages that a stateless client wants with this request."""
+        return self._meta.get(META + "logLevel") if self.is_stateless else None
+
+    @property
     def is_stateless(self) -> bool:
         return self.version == STATELESS_VERSION
 

@@ -13,6 +13,7 @@ from typing import Any
 import scenarios
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage
+from langgraph.config import get_stream_writer
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import interrupt
 from pydantic import BaseModel, ConfigDict, Field
@@ -138,6 +139,17 @@ JSON_FILE = {
     "filename": "data.json",
 }
 IMAGE = {"type": "image", "base64": PNG, "mime_type": "image/png"}
+
+
+async def log(_: Text) -> Text:
+    write = get_stream_writer()
+    for text in ("Tool execution started", "Tool processing data", "Tool execution completed"):
+        write({"level": "info", "data": text})
+        await asyncio.sleep(0.05)
+    return {"text": "Logged"}
+
+
+logging_steps = one_step(log)
 
 
 class Said(MessagesState, total=False):
