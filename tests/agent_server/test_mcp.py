@@ -1002,6 +1002,21 @@ async def test_a_client_is_asked_only_for_what_it_offers(call, worker):
     assert run.kwargs["command"]["resume"] == {"user": None, "hi": MODEL_SAYS}
 
 
+@pytest.mark.parametrize(
+    ("modes", "is_asked"), [({}, True), ({"form": {}, "url": {}}, True), ({"url": {}}, False)]
+)
+async def test_a_client_is_asked_by_a_form_only_if_it_shows_forms(call, worker, modes, is_asked):
+    body, headers = stateless("tools/call", name="agent")
+    body["params"]["_meta"][f"{META}clientCapabilities"] = {"elicitation": modes}
+
+    async with call.open("POST", "/mcp", body, **headers) as client:
+        await worker.end(await worker.claim_run(), **naming(user=ELICIT))
+        answer = await client.wait_for_end()
+
+    assert answer.status == (200 if is_asked else 400)
+    assert ("result" in answer.json()) == is_asked
+
+
 async def test_a_call_that_needs_what_the_client_lacks_leaves_no_thread(call, worker):
     run, answer = await call_offering(call, worker, ["elicitation"], naming(hi=SAMPLE))
 

@@ -13,7 +13,7 @@ from apps.agent_server.endpoints import mcp_calls, mcp_tasks
 from apps.agent_server.endpoints.endpoint import EndpointGroup, Result, json_response
 from apps.agent_server.endpoints.mcp_calls import respond, server_of
 from apps.agent_server.mcp import asking_runs, log_messages, resources, sessions, tasks, tools
-from apps.agent_server.mcp.questions import CAPABILITIES, to_questions
+from apps.agent_server.mcp.questions import offered_by, to_questions
 from apps.agent_server.mcp.sessions import Session
 from apps.agent_server.scope import Scope
 from apps.agent_server.services import cancel_runs, threads
@@ -125,7 +125,7 @@ def _handle(context: HttpRequestContext, message: McpMessage) -> Result:
         body = server_of(context).handle(message)
         if message.method != "initialize":
             return Response(body)
-        capabilities = messages.offered(message.params.get("capabilities"), CAPABILITIES)
+        capabilities = offered_by(message.params.get("capabilities"))
         session_id = sessions.create_session_id(context.admission, capabilities)
         return Response(body, headers=[(SESSION_HEADER.encode(), session_id.encode())])
     except RpcError as error:

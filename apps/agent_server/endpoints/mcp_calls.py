@@ -119,7 +119,7 @@ def call_tool(context: HttpRequestContext, message: McpMessage, session: Session
         tool.check_headers(context.headers, arguments)
         if message.log_level is not None:
             log_messages.check_level(message.log_level)
-        capabilities = messages.offered(message.capabilities, questions.CAPABILITIES)
+        capabilities = questions.offered_by(message.capabilities)
     else:
         capabilities = session.capabilities if session else frozenset()
     problem = tool.schemas.describe_problem(arguments)

@@ -18,6 +18,7 @@ from apps.core.mcp.messages import (
     MISSING_CAPABILITY,
     JSONObject,
     RpcError,
+    offered,
 )
 
 ELICIT, SAMPLE, LIST_ROOTS = "elicitation/create", "sampling/createMessage", "roots/list"
@@ -60,6 +61,13 @@ class Question(NamedTuple):
 
     def as_request(self) -> JSONObject:
         return {"method": self.method, "params": self.params}
+
+
+def offered_by(capabilities: Any) -> frozenset[str]:
+    """Those capabilities of a client that questions need; a form is the mode of old clients."""
+    names = offered(capabilities, CAPABILITIES)
+    modes = capabilities["elicitation"] if "elicitation" in names else {}
+    return names - {"elicitation"} if modes and "form" not in modes else names
 
 
 def to_questions(interrupts: Sequence[JSONObject]) -> list[Question]:
