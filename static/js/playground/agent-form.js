@@ -99,7 +99,7 @@ export class AgentForm {
   /** @param {AgentChoice} agent */
   async #loadAssistants(agent) {
     try {
-      const found = /** @type {Assistant[]} */ (
+      const assistants = /** @type {Assistant[]} */ (
         await requestJson(`${agentPath(agent.slug)}/assistants/search`, {
           method: "POST",
           body: { limit: MAX_ASSISTANTS, sort_by: "created_at", sort_order: "asc" },
@@ -107,7 +107,7 @@ export class AgentForm {
       );
       if (this.#agent?.slug !== agent.slug) return;
       this.#assistants.replaceChildren(
-        ...found.map(
+        ...assistants.map(
           (assistant) =>
             new Option(
               assistant.name === assistant.graph_id
@@ -117,7 +117,7 @@ export class AgentForm {
             ),
         ),
       );
-      if (!found.length) {
+      if (!assistants.length) {
         this.#setProblem("The agent has no assistants.");
         this.onLoad();
         return;
