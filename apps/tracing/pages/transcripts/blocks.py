@@ -256,9 +256,7 @@ class TranscriptBuilder:
         for inner in agent.agents:
             if inner.tool_run_id is not None:
                 agents_by_tool[inner.tool_run_id].append(inner)
-        callers = {
-            run.id: caller for caller, pairs in assigned.items() for _, run in pairs if run
-        }
+        callers = {run.id: caller for caller, pairs in assigned.items() for _, run in pairs if run}
         placed_ids = self._place_retrievals(agent, runs, callers)
         events: list[tuple[RunRow, Agent | None]] = [
             (run, None)
