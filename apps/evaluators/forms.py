@@ -8,7 +8,6 @@ from uuid import UUID
 
 from django import forms
 
-from apps.core.errors import AppError
 from apps.core.json import dumps_text, loads
 from apps.evaluators.judge_templates import CATEGORY, KINDS, NUMBER, YES_OR_NO, JudgeTemplate
 from apps.evaluators.models import Evaluator, EvaluatorRule
@@ -28,7 +27,7 @@ from apps.playground.services.catalogue import list_models
 from apps.prompts.models import Repository, RepositoryType
 from apps.providers.catalogue import PROVIDERS
 from apps.providers.client import find_keys
-from apps.trace_store import filters
+from apps.tracing.forms import RunFilterField
 
 MAX_TEXT_LENGTH = 100_000
 MAX_PROMPTS = 500
@@ -108,7 +107,7 @@ class EvaluatorRuleForm(forms.Form):
         label="Sample (per cent)",
         help_text="The share of the runs that is scored.",
     )
-    filter = forms.CharField(
+    filter = RunFilterField(
         max_length=MAX_FILTER_LENGTH,
         required=False,
         label="Filter",
@@ -155,6 +154,12 @@ class EvaluatorRuleForm(forms.Form):
                 for item in providers
             ],
         )
+        self.missing_keys = [
+            (item.key_name, item.name)
+            for item in providers
+            if item.needs_key and item.id not in keys
+        ]
+        """Name of the secret and provider."""
         self.models = [(item.name, list_models(item)) for item in providers]
         if not self.may_change_judge:
             for name in JUDGE_FIELDS:
@@ -162,15 +167,6 @@ class EvaluatorRuleForm(forms.Form):
 
     def _set_choices(self, name: str, choices: list[tuple[str, str]]) -> None:
         self.fields[name].choices = choices  # type: ignore[attr-defined]
-
-    def clean_filter(self) -> str:
-        text: str = self.cleaned_data["filter"].strip()
-        try:
-            if text:
-                filters.parse(text)
-        except AppError as error:
-            raise forms.ValidationError(error.detail) from None
-        return text
 
     def clean_mapping(self) -> dict[str, str]:
         mapping = {}

@@ -13,6 +13,7 @@ from apps.datasets.models import ExampleRevision
 from apps.evaluators import views
 from apps.evaluators.models import Evaluation, Evaluator, EvaluatorRule
 from apps.evaluators.services import trials
+from apps.organizations.services.workspaces import set_secrets
 from apps.playground.services import completion
 from tests.console.conftest import create_workspace_user, signed_in
 from tests.evaluators.conftest import add_run, create_rule, evaluate, grade
@@ -96,6 +97,39 @@ def test_template_is_a_judge_once_a_model_is_named(page, base, dataset, name):
     rule = EvaluatorRule.unscoped.get()
     assert response.url == f"{base}/evaluators/{rule.pk}"
     assert rule.evaluator.feedback_keys == [name]
+
+
+def test_one_template_is_current(page, base, dataset):
+    def current(query=""):
+        text = read(page.get(f"{base}/evaluators/new?dataset={dataset.pk}{query}"))
+        tabs = text.partition('aria-label="Templates"')[2].partition("</nav>")[0]
+        return re.findall(r'aria-current="page">([^<]+)<', tabs)
+
+    assert current() == current("&template=other") == ["Blank"]
+    assert current("&template=correctness") == ["Correctness"]
+
+
+def test_key_of_a_provider_is_saved_on_the_page_of_the_form(page, base, workspace, dataset):
+    url = f"{base}/evaluators/new?dataset={dataset.pk}"
+    secrets = f"{base}/settings/secrets"
+    values = {"key": "ANTHROPIC_API_KEY", "value": "a-1"}
+    htmx = {"HX-Request": "true"}
+    assert page.get(url).context["form"].missing_keys == []
+    assert "Add the key of a provider" not in read(page.get(url))
+    set_secrets(workspace_id=workspace.pk, values={"ANTHROPIC_API_KEY": None})
+
+    text = read(page.get(url))
+    viewer = signed_in(create_workspace_user(workspace, "viewer"))
+    empty = page.post(secrets, values | {"value": ""}, headers=htmx)
+    saved = read(page.post(secrets, values, headers=htmx))
+
+    assert f'hx-post="{secrets}"' in text
+    assert "Anthropic (ANTHROPIC_API_KEY)" in text
+    assert viewer.post(secrets, values, headers=htmx).status_code == 403
+    assert (empty.status_code, "tone-error" in empty.text) == (422, True)
+    assert "ANTHROPIC_API_KEY was saved." in saved
+    assert "a-1" not in saved
+    assert page.get(url).context["form"].missing_keys == []
 
 
 def test_form_creates_a_rule_and_shows_it_again(page, base, dataset):
