@@ -138,7 +138,7 @@ def _policy(
         limits=sandbox.Limits(
             memory_bytes=settings.GRAPH_HOST_MEMORY_MB * sandbox.MIB,
             processes=settings.GRAPH_HOST_PROCESSES,
-            is_build=is_build,
+            is_background=is_build,
         ),
     )
 

@@ -89,7 +89,7 @@ def test_an_owner_has_one_share_for_all_its_sandboxes(folders, cpu_group, limits
         "first": folders.policy(owner="organization-1"),
         "second": folders.policy(owner="organization-1"),
         "other": folders.policy(owner="organization-2"),
-        "build": folders.policy(owner="organization-1", limits=limits(is_build=True)),
+        "build": folders.policy(owner="organization-1", limits=limits(is_background=True)),
     }
     with contextlib.ExitStack() as stack:
         groups = {}

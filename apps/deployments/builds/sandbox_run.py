@@ -58,7 +58,7 @@ def build_policy(
             open_files=4096,
             temporary_bytes=512 * sandbox.MIB,
             disk_bytes=(disk_mb or settings.BUILD_DISK_MB) * sandbox.MIB,
-            is_build=True,
+            is_background=True,
         ),
     )
 

@@ -1,7 +1,7 @@
 """Control groups that bound the CPU share of agent code, where the platform may create them.
 
     <base>/slipway-agents-<pid>/            half the weight of the platform, for the agents of <pid>
-    <base>/slipway-builds-<pid>/            an eighth, for its builds
+    <base>/slipway-builds-<pid>/            an eighth, for builds and evaluators
     <base>/slipway-.../<owner>/             an organization; all have equal weights
     <base>/slipway-.../<owner>/<n>/         one of its sandboxes; they have equal weights, too
     <base>/slipway-platform/                the platform, only in a delegated group of version 2
@@ -56,7 +56,7 @@ class CpuGroups:
         self._numbers = itertools.count()
         self._ended: list[Path] = []
 
-    def create(self, owner: str, *, is_build: bool = False) -> Path | None:
+    def create(self, owner: str, *, is_background: bool = False) -> Path | None:
         """Return the folder of a new group, or None where this process may not create groups."""
         with self._lock:
             self._remove_ended()
@@ -65,7 +65,7 @@ class CpuGroups:
                 self._prepare()
             if self._kind is None:
                 return None
-            parent = self._folders[_BUILDS if is_build else _AGENTS] / (owner or "unowned")
+            parent = self._folders[_BUILDS if is_background else _AGENTS] / (owner or "unowned")
             try:
                 parent.mkdir(exist_ok=True)
                 if self._kind.enables_controllers:

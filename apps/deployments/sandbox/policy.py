@@ -115,13 +115,13 @@ class Limits:
     """Total size of the files in the writable binds."""
     cpu_seconds: int | None = None
     """CPU time of each process."""
-    is_build: bool = False
+    is_background: bool = False
     """No user waits for its next second: it has a smaller share of a busy CPU than agents."""
 
     @property
     def nice(self) -> int:
         """A lower priority than the platform's own processes."""
-        return 15 if self.is_build else 5
+        return 15 if self.is_background else 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
