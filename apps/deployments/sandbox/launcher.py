@@ -78,7 +78,9 @@ def start(
 
     cpu_group = None
     if not is_trial:
-        cpu_group = cpu_groups.cpu_groups.create(policy.owner, is_background=policy.limits.is_background)
+        cpu_group = cpu_groups.cpu_groups.create(
+            policy.owner, is_background=policy.limits.is_background
+        )
     status, status_end = socket.socketpair()
     job = mode_job | {
         "parent": os.getpid(),
