@@ -104,7 +104,7 @@ def evaluator_new(request: PageRequest) -> HttpResponse:
         "form": form,
         **_scope_context(request, (dataset, project)),
         "templates": TEMPLATES.items(),
-        "chosen": chosen,
+        "chosen": chosen if chosen in TEMPLATES else "",
         "trial_url": _trial_url(request, (dataset, project)),
     }
     return form_page(request, "evaluators/evaluator_form.html", context, form)
