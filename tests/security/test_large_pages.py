@@ -12,11 +12,15 @@ import pytest
 from django.utils import timezone
 
 from apps.core.json import LazyFragment, dumps, iterate_encoded
+from apps.datasets.models import ExampleRevision
+from apps.datasets.services import embedded_content
 from apps.exports import runner
 from apps.trace_store import ALL_PAYLOADS, Payload, RunQuery, filters, run_store
 from apps.trace_store.postgres import payload_storage
 from apps.trace_store.postgres.filtering import subjects
+from apps.tracing.models import Project
 from apps.tracing.services import ensure_project
+from tests.factories.datasets import make_dataset
 from tests.factories.exports import create_export_part
 from tests.factories.tracing import ingest, wire_run
 from tests.tracing.conftest import api, forget_known_partitions, make_api, objects
@@ -150,3 +154,41 @@ def test_values_with_lazy_fragments_are_encoded_in_pieces():
     assert json.loads(dumps(value)) == {
         "a": [1, "word", {"b": "word"}], "2": [], "c": {"d": None},
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("route", ["examples", "results"])
+def test_large_examples_are_loaded_while_the_page_is_sent(api, workspace, monkeypatch, route):
+    dataset = make_dataset(
+        workspace,
+        *({"text": "y" * TEXT_BYTES, "n": n} for n in range(COUNT)),
+        {"n": COUNT},
+    )
+    rows = ExampleRevision.objects.for_workspace(workspace).filter(dataset=dataset)
+    rows.filter(inputs__isnull=False, position=1).update(outputs={"a": 1e16, "b": "\0"})
+    ids = list(rows.values_list("example_id", flat=True))
+    ingest(
+        workspace,
+        *(
+            wire_run(session_name="experiment", reference_example_id=str(example_id))
+            for example_id in ids
+        ),
+    )
+    project = ensure_project(workspace.pk, "experiment")
+    Project.objects.for_workspace(workspace).filter(pk=project.pk).update(
+        reference_dataset_id=dataset.pk
+    )
+
+    def read() -> Any:
+        if route == "examples":
+            return api.get("/examples", dataset=str(dataset.pk))
+        return api.post(f"/datasets/{dataset.pk}/runs", {"session_ids": [str(project.pk)]})
+
+    whole = read()
+    monkeypatch.setattr(embedded_content, "MAX_LOADED_BYTES", 1)
+    streamed = read()
+
+    assert (whole.status_code, whole.streaming, streamed.streaming) == (200, False, True)
+    examples = json.loads(streamed.getvalue())
+    assert examples == whole.json()
+    assert len(examples) == COUNT + 1
+    assert {"a": 1e16, "b": "\0"} in [example["outputs"] for example in examples]
