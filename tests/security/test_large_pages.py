@@ -18,6 +18,7 @@ from apps.exports import runner
 from apps.trace_store import ALL_PAYLOADS, Payload, RunQuery, filters, run_store
 from apps.trace_store.postgres import payload_storage
 from apps.trace_store.postgres.filtering import subjects
+from apps.tracing.api.v2 import thread_messages
 from apps.tracing.models import Project
 from apps.tracing.services import ensure_project
 from tests.factories.datasets import make_dataset
@@ -192,3 +193,42 @@ def test_large_examples_are_loaded_while_the_page_is_sent(api, workspace, monkey
     assert examples == whole.json()
     assert len(examples) == COUNT + 1
     assert {"a": 1e16, "b": "\0"} in [example["outputs"] for example in examples]
+
+
+def test_a_trace_of_large_runs_is_loaded_while_it_is_sent(api, workspace, monkeypatch):
+    root = wire_run(inputs={"long": "x" * 50_000})
+    children = [wire_run(root, inputs={"long": "y" * 50_000}) for _ in range(5)]
+    ingest(workspace, root, *children)
+    path = f"/v2/traces/{root['id']}/runs"
+    query = {"project_id": ensure_project(workspace.pk, "default").pk, "selects": "INPUTS"}
+    whole = api.get(path, **query)
+    monkeypatch.setattr(payload_storage, "MAX_LOADED_BYTES", 60_000)
+
+    answer = api.get(path, **query)
+
+    assert (whole.streaming, answer.streaming) == (False, True)
+    assert json.loads(answer.getvalue()) == whole.json()
+    assert len(whole.json()["items"]) == 6
+
+
+def test_messages_of_large_turns_are_on_several_pages(api, workspace, runs, monkeypatch):
+    monkeypatch.setattr(thread_messages, "MAX_PAGE_BYTES", 3 * TEXT_BYTES)
+    project = ensure_project(workspace.pk, "default").pk
+
+    def read(cursor: str | None) -> tuple[list[str], dict[str, Any]]:
+        query = {"project_id": project, "limit": COUNT} | ({"cursor": cursor} if cursor else {})
+        headers = {"Accept": "application/json"}
+        page = api.client.get("/v2/threads/one/messages", query, headers=headers).json()
+        turns = [item["turnBoundary"] for item in page["items"] if "turnBoundary" in item]
+        return [turn["trace_id"] for turn in turns], page
+
+    turns, page = read(None)
+    assert len(turns) == 3
+    second, page_of_second = read(page["next_cursor"])
+    assert read(page_of_second["prev_cursor"])[0] == turns
+    turns += second
+    while (cursor := page_of_second["next_cursor"]) is not None:
+        more, page_of_second = read(cursor)
+        turns += more
+    assert sorted(turns) == sorted(run["id"] for run in runs)
+    assert len(set(turns)) == COUNT
