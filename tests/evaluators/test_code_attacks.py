@@ -17,7 +17,7 @@ import pytest
 
 from apps.core.json import dumps
 from apps.deployments.sandbox import probe
-from apps.evaluators.code import process, program
+from apps.evaluators.code import process
 from apps.evaluators.code.process import CodeReply
 from apps.evaluators.services import code_runs
 from tests.installation import PATIENCE_SECONDS, wait_until
