@@ -241,7 +241,7 @@ class TestFakeHierarchies:
         assert folder == mount / "service" / f"slipway-agents-{os.getpid()}"
         assert (folder / "cpu.shares").read_text() == "512"
         builds = mount / "service" / f"slipway-builds-{os.getpid()}"
-        assert (builds / "cpu.shares").read_text() == "128"
+        assert (builds / "cpu.shares").read_text() == "256"
 
     def test_groups_of_killed_processes_are_removed(self, proc, tmp_path):
         ended = subprocess.Popen(["/bin/true"])

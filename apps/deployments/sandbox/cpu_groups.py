@@ -1,7 +1,7 @@
 """Control groups that bound the CPU share of agent code, where the platform may create them.
 
     <base>/slipway-agents-<pid>/            half the weight of the platform, for the agents of <pid>
-    <base>/slipway-builds-<pid>/            an eighth, for builds and evaluators
+    <base>/slipway-builds-<pid>/            a quarter, for builds and evaluators
     <base>/slipway-.../<owner>/             an organization; all have equal weights
     <base>/slipway-.../<owner>/<n>/         one of its sandboxes; they have equal weights, too
     <base>/slipway-platform/                the platform, only in a delegated group of version 2
@@ -34,13 +34,13 @@ _MOVE_PASSES = 20
 class _Kind:
     weight_file: str
     weights: dict[str, int]
-    """Of the groups that are named by these prefixes: a half and an eighth of the default."""
+    """Of the groups that are named by these prefixes: a half and a quarter of the default."""
     enables_controllers: bool
     """Whether a group has the CPU controller only if its parent passes it on (version 2)."""
 
 
-_VERSION_1 = _Kind("cpu.shares", {_AGENTS: 512, _BUILDS: 128}, enables_controllers=False)
-_VERSION_2 = _Kind("cpu.weight", {_AGENTS: 50, _BUILDS: 12}, enables_controllers=True)
+_VERSION_1 = _Kind("cpu.shares", {_AGENTS: 512, _BUILDS: 256}, enables_controllers=False)
+_VERSION_2 = _Kind("cpu.weight", {_AGENTS: 50, _BUILDS: 25}, enables_controllers=True)
 
 
 class CpuGroups:
