@@ -141,6 +141,8 @@ class Env(BaseSettings):
     """Share of the slots of a worker, without those of others, that an organization may hold."""
     agent_runs_deployment_percent: int = Field(80, ge=1, le=100)
     """Share of these slots, without those of its other deployments, that a deployment may hold."""
+    agent_frames_percent: int = Field(50, ge=1, le=100)
+    """Time of a worker for messages of graph hosts while several organizations send some."""
     agent_run_lease_seconds: float = Field(20.0, ge=1, le=300)
     agent_run_max_attempts: int = Field(3, ge=1, le=20)
     agent_run_timeout_seconds: int = Field(3600, ge=1, le=86_400)

@@ -18,9 +18,8 @@ from apps.alerts.models import (
 )
 from apps.alerts.services.notices import describe_metric
 from apps.alerts.services.rules import MAX_FILTER_LENGTH
-from apps.core.errors import AppError
 from apps.deployments.models import Deployment
-from apps.trace_store import filters
+from apps.tracing.forms import RunFilterField
 from apps.tracing.models import Project
 from apps.webhooks.pages import HeadersField
 
@@ -61,7 +60,7 @@ class AlertForm(forms.Form):
         label="Feedback key",
         help_text="Only for a feedback score.",
     )
-    filter = forms.CharField(
+    filter = RunFilterField(
         max_length=MAX_FILTER_LENGTH,
         required=False,
         label="Filter",
@@ -141,15 +140,6 @@ class AlertForm(forms.Form):
             if rows:
                 groups.append((label, [(key, row.name) for key, row in rows.items()]))
         return groups
-
-    def clean_filter(self) -> str:
-        text: str = self.cleaned_data["filter"].strip()
-        try:
-            if text:
-                filters.parse(text)
-        except AppError as error:
-            raise forms.ValidationError(error.detail) from None
-        return text
 
     def clean(self) -> dict[str, Any]:
         values: dict[str, Any] = super().clean() or {}

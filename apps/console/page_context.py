@@ -39,6 +39,7 @@ def page_context(request: HttpRequest) -> dict[str, Any]:
         "workspaces": SimpleLazyObject(lambda: _workspaces(request)),
         "workspace": SimpleLazyObject(lambda: _workspace(request)),
         "may_deploy": _has_permission(request, Permission.DEPLOYMENTS_WRITE),
+        "may_write_secrets": _has_permission(request, Permission.SECRETS_WRITE),
         "may_use_playground": _has_permission(request, Permission.PROMPTS_READ),
         "may_add_to_datasets": _has_permission(request, Permission.DATASETS_WRITE),
         "sections": SimpleLazyObject(lambda: _sections(request)),

@@ -18,7 +18,7 @@ from apps.core import errors
 from apps.core.callers import Caller, OrganizationCaller, PersonCaller
 from apps.core.drf import JSONRenderer
 from apps.core.http.middleware import as_app_error, error_headers, error_json
-from apps.core.json import has_lazy_fragments, iterate_encoded
+from apps.core.json import has_lazy_fragments, has_made_lazy_fragments, iterate_encoded
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +57,8 @@ class JsonAPIView(APIView):
 
     def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
         final = super().finalize_response(request, response, *args, **kwargs)
+        if not has_made_lazy_fragments():
+            return final
         is_json = isinstance(getattr(final, "accepted_renderer", None), JSONRenderer)
         if not isinstance(final, Response) or not is_json or not has_lazy_fragments(final.data):
             return final

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Self
 
 import orjson
 
@@ -18,6 +19,9 @@ _MAX_SERIALIZED_DEPTH = 254
 _MIN_INT, _MAX_INT = -(2**63), 2**64 - 1
 
 
+_thread = threading.local()
+
+
 class Fragment(bytes):
     """Encoded JSON, which `dumps` embeds unchanged."""
 
@@ -26,6 +30,10 @@ class LazyFragment:
     """Encoded JSON that is loaded when it is encoded, because many of them take much memory."""
 
     __slots__ = ()
+
+    def __new__(cls, *_arguments: Any, **_values: Any) -> Self:
+        _thread.has_made_lazy = True
+        return super().__new__(cls)
 
     def load(self) -> bytes:
         raise NotImplementedError
@@ -45,6 +53,13 @@ def dumps(value: Any) -> bytes:
         except RecursionError:
             raise orjson.JSONEncodeError("Recursion limit reached") from None
         return orjson.dumps(wide, default=_default, option=_OPTIONS)
+
+
+def has_made_lazy_fragments() -> bool:
+    """Whether this thread made any since the last call: few values have to be searched for them."""
+    has_made: bool = getattr(_thread, "has_made_lazy", False)
+    _thread.has_made_lazy = False
+    return has_made
 
 
 def has_lazy_fragments(value: Any) -> bool:

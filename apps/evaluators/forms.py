@@ -8,7 +8,6 @@ from uuid import UUID
 
 from django import forms
 
-from apps.core.errors import AppError
 from apps.core.json import dumps_text, loads
 from apps.evaluators.judge_templates import CATEGORY, KINDS, NUMBER, YES_OR_NO, JudgeTemplate
 from apps.evaluators.models import Evaluator, EvaluatorRule
@@ -28,17 +27,62 @@ from apps.playground.services.catalogue import list_models
 from apps.prompts.models import Repository, RepositoryType
 from apps.providers.catalogue import PROVIDERS
 from apps.providers.client import find_keys
-from apps.trace_store import filters
+from apps.tracing.forms import RunFilterField
 
 MAX_TEXT_LENGTH = 100_000
 MAX_PROMPTS = 500
 _MESSAGES = ("system", "human")
 
 
-class EvaluatorRuleForm(forms.Form):
-    """Creates or changes a rule with its judge."""
+class RuleForm(forms.Form):
+    """What rules with judges and with functions have in common."""
+
+    is_code = False
 
     name = forms.CharField(max_length=200, label="Name")
+    sampling = forms.FloatField(
+        min_value=0,
+        max_value=100,
+        initial=100,
+        label="Sample (per cent)",
+        help_text="The share of the runs that is scored.",
+    )
+    filter = RunFilterField(
+        max_length=MAX_FILTER_LENGTH,
+        required=False,
+        label="Filter",
+        help_text='Only matching runs are scored, such as `eq(name, "agent")`. Empty: all runs.',
+    )
+    max_calls_per_day = forms.IntegerField(
+        min_value=1,
+        max_value=MAX_CALLS_PER_DAY,
+        initial=DEFAULT_CALLS_PER_DAY,
+        label="Calls a day",
+    )
+
+    def limits(self) -> dict[str, Any]:
+        """The rule's own fields of a valid form."""
+        values = self.cleaned_data
+        return {
+            "sampling_rate": values["sampling"] / 100,
+            "filter": values["filter"],
+            "max_calls_per_day": values["max_calls_per_day"],
+        }
+
+    @staticmethod
+    def values_of(rule: EvaluatorRule) -> dict[str, Any]:
+        """The initial values for a rule."""
+        return {
+            "name": rule.name,
+            "sampling": rule.sampling_rate * 100,
+            "filter": rule.filter,
+            "max_calls_per_day": rule.max_calls_per_day,
+        }
+
+
+class EvaluatorRuleForm(RuleForm):
+    """Creates or changes a rule with its judge."""
+
     repository = forms.ChoiceField(
         required=False,
         label="Prompt",
@@ -101,25 +145,6 @@ class EvaluatorRuleForm(forms.Form):
         help_text="One `variable = path` in each line, such as `output = output.answer`. Variables"
         " without a line are the value of their name.",
     )
-    sampling = forms.FloatField(
-        min_value=0,
-        max_value=100,
-        initial=100,
-        label="Sample (per cent)",
-        help_text="The share of the runs that is scored.",
-    )
-    filter = forms.CharField(
-        max_length=MAX_FILTER_LENGTH,
-        required=False,
-        label="Filter",
-        help_text='Only matching runs are scored, such as `eq(name, "agent")`. Empty: all runs.',
-    )
-    max_calls_per_day = forms.IntegerField(
-        min_value=1,
-        max_value=MAX_CALLS_PER_DAY,
-        initial=DEFAULT_CALLS_PER_DAY,
-        label="Calls a day",
-    )
     weekly_limit = forms.DecimalField(
         required=False,
         min_value=Decimal("0.0001"),  # 0 would be stored as no limit
@@ -155,6 +180,12 @@ class EvaluatorRuleForm(forms.Form):
                 for item in providers
             ],
         )
+        self.missing_keys = [
+            (item.key_name, item.name)
+            for item in providers
+            if item.needs_key and item.id not in keys
+        ]
+        """Name of the secret and provider."""
         self.models = [(item.name, list_models(item)) for item in providers]
         if not self.may_change_judge:
             for name in JUDGE_FIELDS:
@@ -162,15 +193,6 @@ class EvaluatorRuleForm(forms.Form):
 
     def _set_choices(self, name: str, choices: list[tuple[str, str]]) -> None:
         self.fields[name].choices = choices  # type: ignore[attr-defined]
-
-    def clean_filter(self) -> str:
-        text: str = self.cleaned_data["filter"].strip()
-        try:
-            if text:
-                filters.parse(text)
-        except AppError as error:
-            raise forms.ValidationError(error.detail) from None
-        return text
 
     def clean_mapping(self) -> dict[str, str]:
         mapping = {}
@@ -236,25 +258,20 @@ class EvaluatorRuleForm(forms.Form):
             dataset_id=dataset_id,
             session_id=project_id,
             evaluators=[RuleEvaluatorBody(self.judge())],
-            **self._limits(),
+            **self.limits(),
         )
 
     def changes(self) -> RuleChanges:
         """The changes of a valid form."""
-        changes = RuleChanges(display_name=self.cleaned_data["name"], **self._limits())
+        changes = RuleChanges(display_name=self.cleaned_data["name"], **self.limits())
         if self.may_change_judge:
             changes.evaluators = [RuleEvaluatorBody(self.judge())]
         return changes
 
-    def _limits(self) -> dict[str, Any]:
-        values = self.cleaned_data
-        limit = values["weekly_limit"]
-        return {
-            "sampling_rate": values["sampling"] / 100,
-            "filter": values["filter"],
-            "max_calls_per_day": values["max_calls_per_day"],
-            "spend_limit": None if not limit else SpendLimitBody(str(limit)),
-        }
+    def limits(self) -> dict[str, Any]:
+        limit = self.cleaned_data["weekly_limit"]
+        spend_limit = None if not limit else SpendLimitBody(str(limit))
+        return super().limits() | {"spend_limit": spend_limit}
 
 
 JUDGE_FIELDS = (
@@ -335,7 +352,7 @@ def _initial(rule: EvaluatorRule) -> dict[str, Any]:
         if isinstance(message.get("content"), str):
             texts.setdefault(message["role"], message["content"])
     return {
-        "name": rule.name,
+        **RuleForm.values_of(rule),
         "repository": "" if evaluator.prompt is None else evaluator.prompt.handle,
         "commit": evaluator.commit_name,
         "system": texts.get("system", ""),
@@ -343,9 +360,6 @@ def _initial(rule: EvaluatorRule) -> dict[str, Any]:
         "provider": model.get("provider", ""),
         "model": model.get("model", ""),
         "mapping": "\n".join(f"{a} = {b}" for a, b in evaluator.variable_mapping.items()),
-        "sampling": rule.sampling_rate * 100,
-        "filter": rule.filter,
-        "max_calls_per_day": rule.max_calls_per_day,
         "weekly_limit": rule.weekly_limit_usd,
         **_read_schema(setting.get("response_schema") or {}),
     }

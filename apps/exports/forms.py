@@ -8,10 +8,9 @@ from uuid import UUID
 
 from django import forms
 
-from apps.core.errors import AppError
 from apps.exports.models import BulkExport, Compression, Destination, DestinationKind
 from apps.exports.services import MAX_DAYS
-from apps.trace_store import filters
+from apps.tracing.forms import RunFilterField
 from apps.tracing.models import Project
 
 _PASSWORD = forms.PasswordInput(attrs={"autocomplete": "off"})
@@ -40,7 +39,7 @@ class ExportForm(forms.Form):
         required=False,
         choices=[("", "Once"), (1, "Every hour"), (24, "Every day"), (168, "Every week")],
     )
-    filter = forms.CharField(
+    filter = RunFilterField(
         label="Filter",
         required=False,
         max_length=10_000,
@@ -60,15 +59,6 @@ class ExportForm(forms.Form):
         self.fields["destination"].queryset = destinations  # type: ignore[attr-defined]
         self.initial["destination"] = destinations.values_list("pk", flat=True).first()
         self.workspace_id = workspace_id
-
-    def clean_filter(self) -> str:
-        text: str = self.cleaned_data["filter"]
-        try:
-            if text:
-                filters.parse(text)
-        except AppError as error:
-            raise forms.ValidationError(error.detail) from None
-        return text
 
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or {}

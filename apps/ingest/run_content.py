@@ -19,7 +19,7 @@ from apps.ingest.operations import (
 )
 from apps.ingest.previews import build_preview, one_line
 from apps.ingest.token_usage import read_usage
-from apps.trace_store import Payload, RunType
+from apps.trace_store import LIBRARY_GRAPH_NAME, Payload, RunType
 from apps.trace_store.dotted_order import InvalidDottedOrder, TreePosition, parse_position
 from apps.trace_store.json_repair import repair
 from apps.trace_store.pricing.costs import ModelReference
@@ -110,7 +110,7 @@ def _build_content(operation: RunOperation, add_costs: AddCosts | None) -> RunCo
     if usage is not None and usage.unread:
         operation.unread_usage += tuple(usage.unread)
     columns: dict[str, Any] = {
-        "name": _storable_text(run.name),
+        "name": _storable_text(_name(run, metadata)),
         "run_type": run.run_type,
         "start_time": parse_timestamp(run.start_time, "start_time"),
         "end_time": parse_timestamp(run.end_time, "end_time"),
@@ -139,6 +139,14 @@ def _build_content(operation: RunOperation, add_costs: AddCosts | None) -> RunCo
         columns["usage_details"] = storable(dumps(columns["usage_details"]))
     columns = {name: value for name, value in columns.items() if value is not None}
     return RunContent(columns, metadata_json, payloads)
+
+
+def _name(run: WireRun, metadata: Mapping[str, Any]) -> str | None:
+    """Return the name; a root graph that kept the library's name has that of its graph id."""
+    if run.name != LIBRARY_GRAPH_NAME or run.parent_run_id or "." in (run.dotted_order or ""):
+        return run.name
+    graph_id = metadata.get("graph_id")
+    return graph_id if isinstance(graph_id, str) and graph_id else run.name
 
 
 def _take_payload(payloads: dict[Payload, bytes], payload: Payload, raw: msgspec.Raw) -> Any:

@@ -11,9 +11,8 @@ from django import forms
 from apps.core import errors
 from apps.monitoring.models import MAX_COLUMNS, Chart, ChartType
 from apps.monitoring.series import DEFAULT_MAX_GROUPS, FEEDBACK_METRICS, METRICS
-from apps.trace_store import filters
 from apps.trace_store.aggregation import GroupAttribute
-from apps.trace_store.errors import FilterError
+from apps.tracing.forms import RunFilterField
 from apps.tracing.models import Project
 
 _GROUP_CHOICES = [
@@ -59,7 +58,7 @@ class ChartForm(forms.Form):
         widget=forms.CheckboxSelectMultiple,
     )
     feedback_key = forms.CharField(max_length=1000, required=False, label="Feedback key")
-    filter = forms.CharField(
+    filter = RunFilterField(
         max_length=8000,
         required=False,
         label="Filter",
@@ -105,15 +104,6 @@ class ChartForm(forms.Form):
             "group_by": group.get("attribute") or "",
             "path": group.get("path") or "",
         }
-
-    def clean_filter(self) -> str:
-        text: str = self.cleaned_data["filter"].strip()
-        try:
-            if text:
-                filters.parse(text)
-        except FilterError as error:
-            raise forms.ValidationError(error.detail) from None
-        return text
 
     def clean(self) -> dict[str, Any]:
         values: dict[str, Any] = super().clean() or {}

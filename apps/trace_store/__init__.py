@@ -12,6 +12,7 @@ from django.utils.module_loading import import_string
 from apps.trace_store.protocol import ALL_PAYLOADS, NO_PAYLOADS, RunStore
 from apps.trace_store.run_status import Status
 from apps.trace_store.types import (
+    LIBRARY_GRAPH_NAME,
     Attachment,
     ChangedRun,
     ExampleRuns,
@@ -43,6 +44,7 @@ run_store = cast("RunStore", SimpleLazyObject(_load_run_store))
 
 __all__ = [
     "ALL_PAYLOADS",
+    "LIBRARY_GRAPH_NAME",
     "NO_PAYLOADS",
     "Attachment",
     "ChangedRun",

@@ -20,7 +20,8 @@ from apps.trace_store.run_status import Status, classify_error
 MAX_OPEN_TIME = timedelta(days=1)
 """The time after its start in which the end of a run is expected."""
 
-_LIBRARY_GRAPH_NAME = "LangGraph"
+LIBRARY_GRAPH_NAME = "LangGraph"
+"""The name that LangGraph gives a graph without one."""
 _GRAPH_ID = b'"graph_id"'
 
 RunKey = tuple[UUID, UUID, datetime]
@@ -134,11 +135,11 @@ class RunRow:
     def shown_name(self) -> str:
         """The name for people: a graph that kept the library's name has that of its graph id.
 
-        Graph hosts name such graphs themselves since, so this is for traces stored earlier and for
-        other servers; queries and facets go by the stored name.
+        Ingest stores such a graph by its graph id, so this is for traces stored earlier and for
+        updates that repeat the name alone; queries and facets go by the stored name.
         """
         if (
-            self.name != _LIBRARY_GRAPH_NAME
+            self.name != LIBRARY_GRAPH_NAME
             or not self.is_root
             or self.metadata_json.find(_GRAPH_ID) < 0
         ):

@@ -7,13 +7,28 @@ from typing import Any
 
 from django import forms
 
+from apps.core.errors import AppError
 from apps.core.linear_regex import compile_pattern
 from apps.feedback.models import FeedbackConfig
+from apps.trace_store import filters
 from apps.trace_store.models import ModelPrice
 from apps.trace_store.pricing.entries import MATCH_PATHS
 from apps.tracing.models import Project, TraceTier
 from apps.tracing.services.projects import MAX_NAME_LENGTH
 from apps.tracing.services.retention import RetentionPolicy
+
+
+class RunFilterField(forms.CharField):
+    """A filter of runs in the API's language; the error names the place of a fault."""
+
+    def clean(self, value: Any) -> str:
+        text: str = super().clean(value)
+        try:
+            if text:
+                filters.parse(text)
+        except AppError as error:
+            raise forms.ValidationError(error.detail) from None
+        return text
 
 
 class ProjectForm(forms.Form):

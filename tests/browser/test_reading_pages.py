@@ -36,7 +36,7 @@ def test_handle_of_a_number_facet_writes_a_range_into_the_query(session):
         run_id = stored_run(session.workspace, name=f"{seconds}", start=start, end_time=end)
     page = session.goto(f"{project_path(session, run_id)}?query=name:*")
     handle = page.get_by_role("slider", name="Latency from")
-    expect(handle).to_have_attribute("aria-valuetext", "100ms")
+    expect(handle).to_have_attribute("aria-valuetext", "100 ms")
 
     handle.focus()
     page.keyboard.press("End")

@@ -152,6 +152,9 @@ def test_keyboard_moves_through_the_runs_of_a_trace(session):
     expect(page.get_by_role("treeitem")).to_have_count(2)
     page.keyboard.press("w")
     expect(page.locator(".tree-tick").first).to_be_visible()
+    page.keyboard.press("d")
+    dialog = page.get_by_role("dialog", name="Add to dataset")
+    expect(dialog.locator('input[name="run"]')).to_have_value(child["id"])
 
 
 def test_tree_search_dims_other_runs_and_opens_the_match(session):

@@ -78,16 +78,34 @@ def test_graph_with_the_librarys_name_is_shown_by_its_graph_id(page, base, works
     inner = wire_run(named, name="LangGraph", **metadata)
     ingest(workspace, named, inner, other)
     url = run_url(base, workspace, named["id"])
+    list_url = url.rpartition("/r/")[0]
 
-    listed = page.get(url.rpartition("/r/")[0]).content.decode()
+    def list_names(**query):
+        text = page.get(list_url, query).content.decode()
+        return re.findall(r'row-link truncate" href="[^"]+">(\w+)', text)
+
     trace = page.get(f"{url}?view=tree")
+    facets = page.get(f"{list_url}/facets").context["facets"]
 
-    assert re.findall(r'row-link truncate" href="[^"]+">(\w+)', listed) == [
-        "LangGraph",
-        "researcher",
-    ]
+    assert list_names() == ["LangGraph", "researcher"]
+    assert list_names(query="name:researcher") == ["researcher"]
+    assert list_names(query="name:LangGraph") == ["LangGraph"]
+    [names] = [facet.values for facet in facets if facet.title == "Name"]
+    assert {value.label for value in names} == {"LangGraph", "researcher"}
     assert "<h2>researcher</h2>" in trace.text
     assert [run.as_json()[3] for run in trace.context["tree"].runs] == ["researcher", "LangGraph"]
+
+
+def test_graph_renamed_by_an_update_is_still_shown_by_its_graph_id(page, base, workspace):
+    run = wire_run(name="LangGraph", extra={"metadata": {"graph_id": "researcher"}})
+    ingest(workspace, run)
+    update = {"id": run["id"], "name": "LangGraph", "session_name": "default"}
+    body = json.dumps({"patch": [update]}).encode()
+    ingest_runs.ingest(workspace.pk, decoders.decode_batch(body))
+
+    assert read_run(workspace, run["id"]).row.name == "LangGraph"
+    trace = page.get(f"{run_url(base, workspace, run['id'])}?view=tree")
+    assert "<h2>researcher</h2>" in trace.text
 
 
 def test_project_list_shows_projects_of_the_workspace(page, base, workspace):

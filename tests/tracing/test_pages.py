@@ -14,6 +14,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from apps.feedback.models import Feedback
+from apps.organizations.models import User
 from apps.trace_store import RunQuery, run_store
 from apps.trace_store.aggregation import MetricsQuery
 from apps.trace_store.metrics import Measure
@@ -508,8 +509,10 @@ def test_number_facets_show_a_histogram_and_the_selected_range(page, workspace):
     assert sorted(bar.height for bar in latency.bars if bar.height) == [12, 12, 12, 24]
     assert [bar.height for bar in limited["latency"].bars] == [bar.height for bar in latency.bars]
     assert limited["latency"].is_selected
-    assert limited["latency"].low_text.endswith("s")
-    assert limited["latency"].high_text == "30s"
+    assert (latency.labels[0], latency.labels[-1]) == ("100 ms", "30.0 s")
+    assert "100 ms" in page.get(f"{base}/facets").text
+    assert limited["latency"].low_text.endswith(" s")
+    assert limited["latency"].high_text == "30.0 s"
     assert parse_qs(limited["latency"].url[1:])["query"] == ["name:*"]
     assert "cost" not in plain
     assert load("name:a OR name:b") == {}
@@ -666,6 +669,28 @@ def test_feedback_is_created_by_button_or_form_and_deleted(page, workspace):
     assert rejected.status_code == 422
     page.post(f"{address}/feedback/{by_key['tone'].pk}/delete")
     assert [feedback.key for feedback in Feedback.unscoped.all()] == ["helpful"]
+
+
+def test_feedback_names_the_person_who_gave_it(workspace):
+    run_id = stored_run(workspace)
+    address = f"{project_url(workspace, run_id)}/r/{run_id}"
+    editor, viewer = (create_workspace_user(workspace, role) for role in ("editor", "viewer"))
+    User.objects.filter(pk=editor.pk).update(name="Ada Lovelace")
+
+    def sources(response):
+        found = re.findall(
+            r'<span class="feedback-source">(.*?)<relative-time', response.text, re.DOTALL
+        )
+        return [source.strip() for source in found]
+
+    swapped = signed_in(editor).post(
+        f"{address}/feedback", {"key": "helpful", "score": "1"}, headers=FRAGMENT
+    )
+    read = signed_in(viewer).get(address, headers=FRAGMENT)
+    Feedback.unscoped.update(user_id=None, source_type="model")
+
+    assert sources(swapped) == sources(read) == ["Ada Lovelace"]
+    assert sources(signed_in(viewer).get(address, headers=FRAGMENT)) == ["model"]
 
 
 def test_a_shared_trace_is_public_until_sharing_stops(page, workspace):

@@ -156,6 +156,42 @@ def test_tool_run_that_no_model_asked_for_is_a_block_of_its_own(page, workspace)
     assert "Called by code" in response.content.decode()
 
 
+FOUND = {"documents": [{"page_content": "Parcels ship on Monday.", "metadata": {}}]}
+
+
+@pytest.mark.parametrize("has_model", [True, False])
+def test_retrieval_within_a_tool_run_stands_in_its_call(page, workspace, has_model):
+    root = step(None, 0, 10, name="desk")
+    asks = {"role": "assistant", "content": "", "tool_calls": [call("c", "search_docs", q="x")]}
+    task = step(root, 2, 5, name="search_docs", run_type="tool", outputs={"output": "Monday"})
+    chain = step(task, 2, 5, name="RunnableSequence")
+    found = step(chain, 3, 4, name="docs", run_type="retriever", outputs=FOUND)
+    failed = step(chain, 4, 5, name="wiki", run_type="retriever", error="Boom: no index")
+    alone = step(root, 6, 7, name="memory", run_type="retriever", outputs=FOUND)
+    models = [model(root, 1, 2, [USER], asks)] if has_model else []
+    for run in (found, alone):
+        Feedback(workspace=workspace, run_id=run["id"], key="useful", score=1.0).save()
+
+    transcript, response = transcript_of(
+        page,
+        workspace,
+        [root, *models, task, chain, found, failed, alone, model(root, 8, 9, [USER], FINAL)],
+    )
+
+    kinds = [block.kind for block in transcript.blocks]
+    first = "turn" if has_model else "tool"
+    assert kinds == ["input", first, "retrieval", "turn", "output"]
+    [group] = transcript.blocks[1].calls
+    [call_view] = group.calls
+    assert [block.title for block in call_view.retrievals] == ["docs", "wiki"]
+    assert [error.title for error in transcript.blocks[1].call_errors] == ["Boom: no index"]
+    assert transcript.blocks[2].title == "memory"
+    assert response.text.count("Parcels ship on Monday.") == 2
+    assert response.text.count("<span>useful</span>1") == 2
+    copied = page.get(trace_url(workspace, root) + "/transcript.md").content.decode()
+    assert copied.index("**Retrieval** docs") < copied.index("Monday") < copied.index("**Result**")
+
+
 def agent_metadata(**metadata):
     return {"extra": {"metadata": metadata}}
 

@@ -158,7 +158,10 @@ def settings_member_remove(request: PageRequest, identity_id: UUID) -> HttpRespo
 @require_http_methods(["GET", "POST"])
 @workspace_page(Permission.SECRETS_READ)
 def settings_secrets(request: PageRequest) -> HttpResponse:
-    """List the names of secrets; the form creates or replaces one."""
+    """List the names of secrets; the form creates or replaces one.
+
+    A form of another page sends it by htmx and gets the result as a notice.
+    """
     workspace_id = request.caller.workspace_id
     form = SecretForm(request.POST or None)
     if request.method == "POST":
@@ -167,7 +170,10 @@ def settings_secrets(request: PageRequest) -> HttpResponse:
         def save() -> None:
             _save_secrets(request, {form.cleaned_data["key"]: form.cleaned_data["value"]})
 
-        if save_form(form, save):
+        is_saved = save_form(form, save)
+        if request.htmx:
+            return form_page(request, "organizations/secret_result.html", {"form": form}, form)
+        if is_saved:
             messages.success(request, f"{form.cleaned_data['key']} was saved.")
             return redirect("settings-secrets", workspace_id)
     rows = WorkspaceSecret.objects.for_workspace(workspace_id).select_related("updated_by")

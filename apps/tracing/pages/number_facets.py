@@ -16,6 +16,7 @@ from apps.trace_store.metrics import Distribution, Measure, to_display_value
 from apps.tracing.models import Project
 from apps.tracing.pages import query_clauses
 from apps.tracing.pages.run_list import ListState
+from apps.web_ui.formatting import format_count, format_duration, format_money
 
 MEASURES = {
     "latency": Measure.LATENCY,
@@ -50,6 +51,8 @@ class NumberFacet:
     bars: Sequence[HistogramBar]
     bounds: Sequence[str]
     """The bounds of the bars as texts of the query, from the least to the greatest value."""
+    labels: Sequence[str]
+    """The bounds in the format of the table."""
     low: int
     """The index of the lower bound of the selected range, 0 without one."""
     high: int
@@ -66,16 +69,20 @@ class NumberFacet:
         return dumps_text(list(self.bounds))
 
     @property
+    def labels_json(self) -> str:
+        return dumps_text(list(self.labels))
+
+    @property
     def is_selected(self) -> bool:
         return self.low > 0 or self.high < self.last
 
     @property
     def low_text(self) -> str:
-        return self.bounds[self.low]
+        return self.labels[self.low]
 
     @property
     def high_text(self) -> str:
-        return self.bounds[self.high]
+        return self.labels[self.high]
 
 
 def load_number_facets(project: Project, state: ListState) -> list[NumberFacet]:
@@ -133,6 +140,7 @@ def _build(
             for index, height in enumerate(heights)
         ],
         [format_bound(bound, measure) for bound in bounds],
+        [_format_label(bound, measure) for bound in bounds],
         first,
         last,
         state.build_url(query=query_clauses.group_query(rest), view=""),
@@ -167,6 +175,12 @@ def format_bound(value: float, measure: Measure) -> str:
     if measure.is_time:
         return _format_seconds(value)
     return f"${_plain(value)}" if measure is Measure.TOTAL_COST else f"{value:.0f}"
+
+
+def _format_label(value: float, measure: Measure) -> str:
+    if measure.is_time:
+        return format_duration(value)
+    return format_money(value) if measure is Measure.TOTAL_COST else format_count(round(value))
 
 
 def _format_seconds(value: float) -> str:

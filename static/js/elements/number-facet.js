@@ -1,5 +1,6 @@
 /**
- * <number-facet field="latency" bounds='["1ms", "10ms", "1s"]' href="/…?query=…"><svg>…</svg>
+ * <number-facet field="latency" bounds='["1ms", "10ms", "1s"]' labels='["1 ms", "10 ms", "1.00 s"]'
+ *   href="/…?query=…"><svg>…</svg>
  *   <div hidden><input type="range" data-handle="low"><input type="range" data-handle="high"></div>
  *   <p><span data-low></span><span data-high></span></p></number-facet>: two handles over a histogram.
  *
@@ -14,8 +15,9 @@ class NumberFacet extends HTMLElement {
     handles.addEventListener("change", this.#handleChange);
   }
 
-  get #bounds() {
-    return /** @type {string[]} */ (JSON.parse(this.getAttribute("bounds") ?? "[]"));
+  /** @param {"bounds" | "labels"} name */
+  #list(name) {
+    return /** @type {string[]} */ (JSON.parse(this.getAttribute(name) ?? "[]"));
   }
 
   /** @param {"low" | "high"} name */
@@ -33,7 +35,7 @@ class NumberFacet extends HTMLElement {
     }
     for (const name of /** @type {const} */ (["low", "high"])) {
       const handle = this.#handle(name);
-      const text = this.#bounds[Number(handle.value)] ?? "";
+      const text = this.#list("labels")[Number(handle.value)] ?? "";
       handle.setAttribute("aria-valuetext", text);
       /** @type {HTMLElement} */ (this.querySelector(`[data-${name}]`)).textContent = text;
     }
@@ -44,7 +46,7 @@ class NumberFacet extends HTMLElement {
   };
 
   #handleChange = () => {
-    const bounds = this.#bounds;
+    const bounds = this.#list("bounds");
     const low = Number(this.#handle("low").value);
     const high = Number(this.#handle("high").value);
     const url = new URL(this.getAttribute("href") ?? "", location.href);

@@ -3,8 +3,8 @@
  * renders only the rows in view. Data is a `json_script` named by `for`, or fetched from `src` when it is large: see
  * js/trace/model.js. Rows are cloned from `template[data-row]`, so page and script share one markup.
  *
- * J, K and the arrow keys move, left and right collapse and expand, E selects the next error, W switches to the
- * waterfall. Dragging on the ruler zooms. Selecting a run loads its fragment into `#run` and updates the URL.
+ * J, K and the arrow keys move, left and right collapse and expand, E selects the next error, D adds the selected run to
+ * a dataset, W switches to the waterfall. Dragging on the ruler zooms. Selecting a run loads its fragment into `#run` and updates the URL.
  */
 import {
   elementScroll,
@@ -333,10 +333,8 @@ class TraceTree extends HTMLElement {
       if (run.childCount && this.#collapsed.has(run.index)) this.#toggleRun(run.index);
       else if (run.childCount) this.#select(run.index + 1);
     } else if (event.key === "e") this.#nextError();
-    else if (event.key === "p")
-      /** @type {HTMLElement | null} */ (
-        document.querySelector("#run [data-open-playground]")
-      )?.click();
+    else if (event.key === "p") this.#click("#run [data-open-playground]");
+    else if (event.key === "d") this.#click("#run [data-add-to-dataset]");
     else if (event.key === "w") {
       const other = this.querySelector(
         `[data-mode-button="${this.#isWaterfall ? "tree" : "waterfall"}"]`,
@@ -346,6 +344,11 @@ class TraceTree extends HTMLElement {
     else return;
     event.preventDefault();
   };
+
+  /** @param {string} selector */
+  #click(selector) {
+    /** @type {HTMLElement | null} */ (document.querySelector(selector))?.click();
+  }
 
   /** @param {number} index */
   #moveTo(index) {

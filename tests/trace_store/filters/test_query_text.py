@@ -107,6 +107,61 @@ QUERIES = [
 ]  # fmt: skip
 
 
+FAULTS = [
+    ("latancy:>2s", "latancy", "Unknown field `latancy`. Did you mean `latency`?", "latency"),
+    ("name:x tags2:y", "tags2", "Unknown field `tags2`. Did you mean `tags`?", "tags"),
+    ("plan:gold", "plan", "Unknown field `plan`. Metadata is `metadata.plan`.", ""),
+    (
+        "latency:soon",
+        "soon",
+        "`latency` takes a duration, such as `2s` or `500ms`.",
+        "",
+    ),
+    ("tokens:>many", "many", "`tokens` takes a number, such as `400` or `4k`.", ""),
+    ("cost:>cheap", "cheap", "`cost` takes an amount in US dollars, such as `$0.01`.", ""),
+    (
+        "start:>soon",
+        "soon",
+        "`start` takes a date, or how long ago, such as `2026-01-31` or `2h`.",
+        "",
+    ),
+    (
+        "status:failed",
+        "failed",
+        (
+            "`status` is success, error, running, interrupted or cancelled, not `failed`."
+            " Did you mean `error`?"
+        ),
+        "error",
+    ),
+    ("status:", "status:", "`status` needs a value, such as `status:error`.", ""),
+    ("latency:>", "latency:>", "`latency` needs a value, such as `latency:>2s`.", ""),
+    ('name:"x', '"x', "This quotation mark is not closed.", ""),
+    ("(status:error", "(", "This parenthesis is not closed.", ""),
+    ("status:error)", ")", "There is no opening parenthesis for this `)`.", ""),
+    ("OR status:error", "OR", "`OR` stands between two conditions.", ""),
+    ("status:error OR", "OR", "`OR` stands between two conditions.", ""),
+    ("name:>5", "5", "`name` has no order. Write `name:5` or `name:5*`.", ""),
+    ("?!", "?!", "A search needs at least one letter or digit.", ""),
+    (
+        "latency>2s",
+        "latency>2s",
+        "A colon is missing after `latency`. Write `latency:>2s`.",
+        "latency:>2s",
+    ),
+    ("https://x.org/a", "https://x.org/a", "An address stands in quotes.", '"https://x.org/a"'),
+    (
+        "id:12",
+        "12",
+        "`id` takes a whole id, such as `0190a1b2-c3d4-7ef0-a5b6-6ea3a82e9328`.",
+        "",
+    ),
+    ("name:f(x)", "f(", "Put text with parentheses in quotes.", ""),
+    ("()", "()", "The parentheses are empty.", ""),
+    ("status:error AND", "AN", "`AND` stands between two conditions.", ""),
+]
+
+
 @pytest.fixture
 def stored(workspace):
     """Runs of which each query finds some and leaves out others."""
@@ -182,62 +237,7 @@ def test_typed_queries_are_the_filter_of_the_api(query, where):
     assert parse_query(query, NOW).expression == parse(where)
 
 
-@pytest.mark.parametrize(
-    ("query", "fault", "message", "meant"),
-    [
-        ("latancy:>2s", "latancy", "Unknown field `latancy`. Did you mean `latency`?", "latency"),
-        ("name:x tags2:y", "tags2", "Unknown field `tags2`. Did you mean `tags`?", "tags"),
-        ("plan:gold", "plan", "Unknown field `plan`. Metadata is `metadata.plan`.", ""),
-        (
-            "latency:soon",
-            "soon",
-            "`latency` takes a duration, such as `2s` or `500ms`.",
-            "",
-        ),
-        ("tokens:>many", "many", "`tokens` takes a number, such as `400` or `4k`.", ""),
-        ("cost:>cheap", "cheap", "`cost` takes an amount in US dollars, such as `$0.01`.", ""),
-        (
-            "start:>soon",
-            "soon",
-            "`start` takes a date, or how long ago, such as `2026-01-31` or `2h`.",
-            "",
-        ),
-        (
-            "status:failed",
-            "failed",
-            (
-                "`status` is success, error, running, interrupted or cancelled, not `failed`."
-                " Did you mean `error`?"
-            ),
-            "error",
-        ),
-        ("status:", "status:", "`status` needs a value, such as `status:error`.", ""),
-        ("latency:>", "latency:>", "`latency` needs a value, such as `latency:>2s`.", ""),
-        ('name:"x', '"x', "This quotation mark is not closed.", ""),
-        ("(status:error", "(", "This parenthesis is not closed.", ""),
-        ("status:error)", ")", "There is no opening parenthesis for this `)`.", ""),
-        ("OR status:error", "OR", "`OR` stands between two conditions.", ""),
-        ("status:error OR", "OR", "`OR` stands between two conditions.", ""),
-        ("name:>5", "5", "`name` has no order. Write `name:5` or `name:5*`.", ""),
-        ("?!", "?!", "A search needs at least one letter or digit.", ""),
-        (
-            "latency>2s",
-            "latency>2s",
-            "A colon is missing after `latency`. Write `latency:>2s`.",
-            "latency:>2s",
-        ),
-        ("https://x.org/a", "https://x.org/a", "An address stands in quotes.", '"https://x.org/a"'),
-        (
-            "id:12",
-            "12",
-            "`id` takes a whole id, such as `0190a1b2-c3d4-7ef0-a5b6-6ea3a82e9328`.",
-            "",
-        ),
-        ("name:f(x)", "f(", "Put text with parentheses in quotes.", ""),
-        ("()", "()", "The parentheses are empty.", ""),
-        ("status:error AND", "AN", "`AND` stands between two conditions.", ""),
-    ],
-)
+@pytest.mark.parametrize(("query", "fault", "message", "meant"), FAULTS)
 def test_a_fault_is_a_sentence_with_its_place(query, fault, message, meant):
     with pytest.raises(FilterError) as caught:
         parse_query(query, NOW)

@@ -29,6 +29,8 @@ class Agent:
     """The tool run of the outer agent that called this one."""
     runs: list[RunRow] = field(default_factory=list)
     """Its model, tool and retriever runs, without those of agents within it."""
+    tool_run_ids: dict[UUID, UUID] = field(default_factory=dict)
+    """For each of its retriever runs within a tool run, that tool run."""
     agents: list[Agent] = field(default_factory=list)
     failures: list[RunRow] = field(default_factory=list)
     """Its other runs that failed by themselves, not because a run below them failed."""
@@ -103,6 +105,8 @@ def find_agents(rows: Sequence[RunRow], *, show_hidden: bool = False) -> list[Ag
             continue
         if row.run_type in CONTENT_TYPES:
             content_owner.runs.append(row)
+            if row.run_type == RunType.RETRIEVER and content_owner is outer and tool_run:
+                content_owner.tool_run_ids[row.id] = tool_run.id
         elif row.error_preview is not None and index not in failed_parents:
             agent.failures.append(row)
     return roots

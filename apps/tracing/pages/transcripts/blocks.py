@@ -52,13 +52,20 @@ class Figures:
 
 @dataclass(frozen=True)
 class CallView:
-    """A tool call with its run, its result, and the agent that it called."""
+    """A tool call with its run, its result, and what it called: agents and retrievals."""
 
     call: ToolCall
     run: RunRow | None
     figures: Figures | None
     error: ErrorReport | None = None
     agents: Sequence[AgentView] = ()
+    retrievals: Sequence[Block] = ()
+
+    @property
+    def errors(self) -> list[ErrorReport]:
+        """Return the errors of the call and of its retrievals."""
+        errors = [self.error, *(block.error for block in self.retrievals)]
+        return [error for error in errors if error is not None]
 
     @property
     def arguments(self) -> list[tuple[str, str]]:
@@ -155,8 +162,7 @@ class Block:
     @property
     def call_errors(self) -> list[ErrorReport]:
         """Return the errors of the block's own tool calls."""
-        calls = [call for group in self.calls for call in group.calls]
-        return [call.error for call in calls if call.error is not None]
+        return [error for group in self.calls for call in group.calls for error in call.errors]
 
 
 @dataclass(frozen=True)
@@ -175,7 +181,7 @@ class AgentView:
             block.has_error
             or (block.agent is not None and block.agent.has_error)
             or any(
-                call.error is not None or any(view.has_error for view in call.agents)
+                call.errors or any(view.has_error for view in call.agents)
                 for group in block.calls
                 for call in group.calls
             )
@@ -193,6 +199,8 @@ class TranscriptBuilder:
     """The runs of the page; runs of earlier pages only tell which messages were shown."""
     feedback: Mapping[UUID, Sequence[tuple[str, str]]] = field(default_factory=dict)
     """Key and short value of the feedback by run."""
+    _retrievals: dict[UUID, list[Block]] = field(default_factory=lambda: defaultdict(list))
+    """The retrievals within each tool run whose call is shown."""
     _seen: dict[UUID, Counter[Any]] = field(default_factory=lambda: defaultdict(Counter))
     _lengths: dict[UUID, int] = field(default_factory=dict)
 
@@ -244,20 +252,22 @@ class TranscriptBuilder:
             for run in sorted(runs, key=lambda run: run.start_time)
             if run.is_model_call
         }
-        called_ids = {run.id for pairs in assigned.values() for _, run in pairs if run is not None}
         agents_by_tool: dict[UUID, list[Agent]] = defaultdict(list)
         for inner in agent.agents:
             if inner.tool_run_id is not None:
                 agents_by_tool[inner.tool_run_id].append(inner)
+        callers = {run.id: caller for caller, pairs in assigned.items() for _, run in pairs if run}
+        placed_ids = self._place_retrievals(agent, runs, callers)
         events: list[tuple[RunRow, Agent | None]] = [
-            (run, None) for run in [*runs, *self._failures(agent)] if run.id not in called_ids
+            (run, None)
+            for run in [*runs, *self._failures(agent)]
+            if run.id not in callers and run.id not in placed_ids
         ]
         shown_tools = {run.id for run in runs if run.run_type == RunType.TOOL}
         events += [
             (inner.row, inner) for inner in agent.agents if inner.tool_run_id not in shown_tools
         ]
         blocks: list[Block] = []
-        block: Block | None
         for row, inner_agent in sorted(events, key=lambda event: event[0].start_time):
             if inner_agent is not None:
                 block = self._agent_block(inner_agent, path)
@@ -268,9 +278,30 @@ class TranscriptBuilder:
             else:
                 block = self._other_block(row, agents_by_tool, path)
             is_shown = row.id in self.shown_ids or inner_agent is not None
-            if is_shown and block is not None:
+            if is_shown:
                 blocks.append(replace(block, feedback=self.feedback.get(row.id, ())))
         return self._with_waits(_with_attempts(blocks), agent.row)
+
+    def _place_retrievals(
+        self, agent: Agent, runs: Sequence[RunRow], callers: Mapping[UUID, UUID]
+    ) -> set[UUID]:
+        """Keep the retrievals within tool runs for their calls; return the ids of their runs.
+
+        `callers` has the model run of each called tool run. A call that is shown on another page
+        leaves its retrieval a block of its own.
+        """
+        tool_ids = {run.id for run in runs if run.run_type == RunType.TOOL}
+        placed: set[UUID] = set()
+        for row in sorted(runs, key=lambda run: run.start_time):
+            tool_id = agent.tool_run_ids.get(row.id)
+            if tool_id is None or tool_id not in tool_ids:
+                continue
+            if callers.get(tool_id, tool_id) in self.shown_ids:
+                block = self._retrieval_block(row)
+                feedback = self.feedback.get(row.id, ())
+                self._retrievals[tool_id].append(replace(block, feedback=feedback))
+                placed.add(row.id)
+        return placed
 
     def _failures(self, agent: Agent) -> list[RunRow]:
         return [row for row in agent.failures if row.id in self.details]
@@ -352,7 +383,8 @@ class TranscriptBuilder:
             self.build_agent(agent, f"{path}{_PATH_ARROW}{agent.name}")
             for agent in agents_by_tool.get(run.id, ())
         ]
-        return CallView(call, run, self._figures(run), self._error(run), inner)
+        retrievals = self._retrievals.get(run.id, ())
+        return CallView(call, run, self._figures(run), self._error(run), inner, retrievals)
 
     def _tool_output(self, run: RunRow) -> tuple[MessagePart, ...]:
         """Return the output of a tool run: its message, its text, or its JSON."""
@@ -368,30 +400,29 @@ class TranscriptBuilder:
 
     def _other_block(
         self, row: RunRow, agents_by_tool: Mapping[UUID, Sequence[Agent]], path: str
-    ) -> Block | None:
-        detail = self.details[row.id]
+    ) -> Block:
         if row.run_type == RunType.RETRIEVER:
-            output = detail.json(Payload.OUTPUTS) or b""
-            documents = (
-                parse_documents(detail.value(Payload.OUTPUTS))
-                if len(output) <= MAX_PARSED_BYTES
-                else []
-            )
-            return Block(
-                "retrieval",
-                row,
-                title=row.name,
-                documents=documents,
-                preview=row.inputs_preview or "",
-                error=self._error(row),
-                figures=self._figures(row),
-            )
+            return self._retrieval_block(row)
         if row.run_type == RunType.TOOL:
             call = ToolCall(row.name, row.inputs_preview or "", result=self._tool_output(row))
             view = self._call_view(call, row, {}, agents_by_tool, path)
             group = CallGroup([view])
             return Block("tool", row, title=row.name, calls=[group], figures=self._figures(row))
         return Block("error", row, title=row.name, error=self._error(row))
+
+    def _retrieval_block(self, row: RunRow) -> Block:
+        detail = self.details[row.id]
+        output = detail.json(Payload.OUTPUTS) or b""
+        is_parsed = len(output) <= MAX_PARSED_BYTES
+        return Block(
+            "retrieval",
+            row,
+            title=row.name,
+            documents=parse_documents(detail.value(Payload.OUTPUTS)) if is_parsed else [],
+            preview=row.inputs_preview or "",
+            error=self._error(row),
+            figures=self._figures(row),
+        )
 
     def _agent_block(self, agent: Agent, path: str) -> Block:
         view = self.build_agent(agent, f"{path}{_PATH_ARROW}{agent.name}")

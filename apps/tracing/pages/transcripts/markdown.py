@@ -28,9 +28,7 @@ def _render_blocks(blocks: Sequence[Block], level: int) -> Iterator[str]:
         yield from _render_messages((*block.system, *block.messages, *block.reply))
         if block.view is not None:
             yield from (*_fenced(block.view.text or block.view.beginning), "")
-        for document in block.documents:
-            yield from (f"> {line}" for line in document.text.splitlines())
-            yield ""
+        yield from _render_documents(block)
         if block.error is not None:
             yield from (f"**Error:** {block.error.title}", "")
         for group in block.calls:
@@ -38,6 +36,12 @@ def _render_blocks(blocks: Sequence[Block], level: int) -> Iterator[str]:
                 yield from _render_call(call, level)
         if block.agent is not None:
             yield from _render_agent(block.agent, level)
+
+
+def _render_documents(block: Block) -> Iterator[str]:
+    for document in block.documents:
+        yield from (f"> {line}" for line in document.text.splitlines())
+        yield ""
 
 
 def _render_messages(messages: Iterable[Message]) -> Iterator[str]:
@@ -63,6 +67,10 @@ def _render_call(call: CallView, level: int) -> Iterator[str]:
     yield from (f"**Tool call** `{call.call.name}`", "", *_fenced(call.call.arguments), "")
     for agent in call.agents:
         yield from _render_agent(agent, level)
+    for retrieval in call.retrievals:
+        yield from (f"**Retrieval** {retrieval.title}", "", *_render_documents(retrieval))
+        if retrieval.error is not None:
+            yield from (f"**Error:** {retrieval.error.title}", "")
     if call.error is not None:
         yield from (f"**Error:** {call.error.title}", "")
     elif call.call.result:
