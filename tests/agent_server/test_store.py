@@ -11,7 +11,9 @@ from apps.agent_server.models import StoreItem, StoreVector
 from apps.agent_server.schemas.store import ItemSearch, NewItem
 from apps.agent_server.scope import Scope
 from apps.agent_server.services import store
+from apps.agent_server.store import statements
 from apps.agent_server.store.statements import Vector
+from apps.core.errors import TooLarge
 from apps.core.sync_bridge import in_thread
 from tests.agent_server.asgi import Caller
 from tests.factories.agent_server import AgentFactory, route_of
@@ -270,6 +272,18 @@ async def test_search_is_paginated(put, search_keys):
     assert await search_keys(["n"], limit=5) == ["11", "10", "9", "8", "7"]
     assert await search_keys(["n"], limit=5, offset=10) == ["1", "0"]
     assert await search_keys(["n"], limit=5, offset=100) == []
+
+
+async def test_search_with_too_many_bytes_is_refused(call, put, search_keys, monkeypatch):
+    for n in range(3):
+        await put(["n"], str(n), {"text": "x" * 1_000})
+    monkeypatch.setattr(statements, "MAX_PAGE_BYTES", 2_500)
+
+    answer = await call("POST", "/store/items/search", {"namespace_prefix": ["n"]})
+
+    assert answer.status == 413
+    assert "search with a smaller `limit`" in answer.json()["detail"]
+    assert await search_keys(["n"], limit=2) == ["2", "1"]
 
 
 ROWS = {
@@ -544,6 +558,17 @@ def test_most_similar_item_is_first_and_items_without_vector_last(agent):
         ("other model", None),
         ("none", None),
     ]
+
+
+def test_similarity_search_with_too_many_bytes_is_refused(agent, monkeypatch):
+    scope = make_scope(agent)
+    for n in range(3):
+        store.put(scope, make_item(str(n), value={"text": "x" * 1_000}), [make_vector(1, n)])
+    monkeypatch.setattr(statements, "MAX_PAGE_BYTES", 2_500)
+
+    with pytest.raises(TooLarge):
+        search_scores(scope, make_vector(1, 0))
+    assert len(search_scores(scope, make_vector(1, 0), limit=2)) == 2
 
 
 def test_best_of_several_vectors_ranks_the_item(agent):

@@ -9,6 +9,7 @@ import pytest
 
 from apps.agent_server.messaging import calls, messages
 from apps.agent_server.models import AgentRun, Thread
+from apps.agent_server.services import threads
 from apps.core.sync_bridge import in_thread
 from tests.agent_server.asgi import Caller
 from tests.factories.agent_server import (
@@ -172,6 +173,22 @@ def test_pages_have_a_next_offset(send, agent):
     assert len(last.json()) == 1
     assert last.headers["X-Pagination-Total"] == "3"
     assert "X-Pagination-Next" not in last.headers
+
+
+def test_search_with_too_many_bytes_is_refused(send, agent, monkeypatch):
+    for _ in range(3):
+        ThreadFactory(deployment=agent, values={"text": "x" * 1_000})
+    ThreadFactory(deployment=agent, values=None)
+    monkeypatch.setattr(threads, "MAX_PAGE_BYTES", 3_500)
+
+    assert len(send("post", "/threads/search", {}).json()) == 4
+    monkeypatch.setattr(threads, "MAX_PAGE_BYTES", 2_500)
+    refused = send("post", "/threads/search", {})
+
+    assert refused.status_code == 413
+    assert "search with a smaller `limit`" in refused.json()["detail"]
+    assert len(send("post", "/threads/search", {"select": ["thread_id"]}).json()) == 4
+    assert len(send("post", "/threads/search", {"limit": 1}).json()) == 1
 
 
 def test_search_returns_only_selected_fields(send, thread):

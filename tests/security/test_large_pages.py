@@ -9,11 +9,13 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from apps.core.json import LazyFragment, dumps, iterate_encoded
 from apps.datasets.models import ExampleRevision
-from apps.datasets.services import embedded_content
+from apps.datasets.services import downloads, embedded_content
 from apps.exports import runner
 from apps.trace_store import ALL_PAYLOADS, Payload, RunQuery, filters, run_store
 from apps.trace_store.postgres import payload_storage
@@ -193,6 +195,20 @@ def test_large_examples_are_loaded_while_the_page_is_sent(api, workspace, monkey
     assert examples == whole.json()
     assert len(examples) == COUNT + 1
     assert {"a": 1e16, "b": "\0"} in [example["outputs"] for example in examples]
+
+
+def test_downloads_load_few_large_examples_at_once(workspace, monkeypatch):
+    dataset = make_dataset(workspace, *({"text": "z" * 10_000, "n": n} for n in range(COUNT)))
+    whole = [row.inputs for row in downloads.iterate_revisions(dataset, None)]
+    monkeypatch.setattr(downloads, "_BATCH_SIZE", 5)
+    monkeypatch.setattr(embedded_content, "MAX_LOADED_BYTES", 1)
+
+    with CaptureQueriesContext(connection) as queries:
+        rows = [row.inputs for row in downloads.iterate_revisions(dataset, None)]
+
+    assert rows == whole
+    assert len(rows) == COUNT
+    assert len(queries) == 4 + COUNT  # batches, the last one empty, and each example
 
 
 def test_a_trace_of_large_runs_is_loaded_while_it_is_sent(api, workspace, monkeypatch):

@@ -115,6 +115,9 @@ class StoreExecutor:
     ) -> list[Any]:
         async with self._pool.connection() as connection:
             results = [await cursor.fetchall() for cursor in await _run_reads(connection, reads)]
+            for read, rows in zip(reads, results, strict=True):
+                if read.shape == "items":
+                    statements.check_page(rows)
             item_ids = [
                 row[5]
                 for read, rows in zip(reads, results, strict=True)

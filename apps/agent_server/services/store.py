@@ -77,6 +77,7 @@ def search(scope: Scope, body: ItemSearch, query: Vector | None = None) -> list[
             query=query,
         )
     )
+    statements.check_page(rows)
     _extend_ttl(scope, [row[5] for row in rows if row[6]], refresh=body.refresh_ttl)
     return [ItemRow._make((*row[:5], row[7])) for row in rows]
 

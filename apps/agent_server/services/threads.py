@@ -23,6 +23,7 @@ from apps.agent_server.schemas.threads import (
 )
 from apps.agent_server.scope import Scope
 from apps.agent_server.statuses import ThreadStatus, TTLStrategy
+from apps.core.errors import TooLarge
 from apps.core.ids import uuid7
 from apps.core.json import dumps, storable
 from apps.core.verbatim_json import searchable
@@ -78,6 +79,8 @@ def _column(name: str) -> str:
     return f'"{name}"::text' if name in _JSON else f'"{name}"'
 
 
+MAX_PAGE_BYTES = 67_108_864
+"""JSON of the states that a search returns at once."""
 RETURNED_COLUMNS = ", ".join(_column(name) for name in ThreadRow._fields)
 IS_VISIBLE_THREAD = """workspace_id = %s AND deployment_id = %s AND thread_id = %s AND NOT temporary
   AND metadata @> %s::jsonb"""
@@ -195,7 +198,10 @@ def update(scope: Scope, thread_id: UUID, changes: ThreadChanges) -> ThreadRow:
 
 
 def search(scope: Scope, body: ThreadSearch) -> tuple[list[dict[str, Any]], bool]:
-    """One page of threads with the selected fields, and whether there are more."""
+    """One page of threads with the selected fields, and whether there are more.
+
+    Raises `TooLarge` if the states of the threads have more than `MAX_PAGE_BYTES`.
+    """
     names: list[str] = [*(body.select or ThreadRow._fields)]
     columns = [_column(name) for name in names]
     parameters: list[Any] = []
@@ -208,11 +214,25 @@ def search(scope: Scope, body: ThreadSearch) -> tuple[list[dict[str, Any]], bool
         where += " AND thread_id = ANY(%s)"
         where_parameters.append(body.ids)
     order = "DESC" if body.sort_order == "desc" else "ASC"
-    statement = f"""SELECT {", ".join(columns)} FROM agent_server_thread WHERE {where}
-        ORDER BY "{body.sort_by}" {order}, id {order} LIMIT %s OFFSET %s"""
+    order_by = f'ORDER BY "{body.sort_by}" {order}, id {order}'
+    page_rows = f"agent_server_thread WHERE {where} {order_by} LIMIT %s OFFSET %s"
     parameters += [*where_parameters, body.limit + 1, body.offset]
-    rows = prepared_sql.fetch_rows(statement, parameters)
+    has_states = "values" in names
+    if has_states:
+        is_too_large = f'sum(octet_length("values"::text)) OVER () > {MAX_PAGE_BYTES:d}'
+        columns = [
+            f"CASE WHEN {is_too_large} THEN NULL ELSE {column} END" if name == "values" else column
+            for name, column in zip(names, columns, strict=True)
+        ]
+        # First, as parameters of other columns follow.
+        names, columns = ["is_too_large", *names], [is_too_large, *columns]
+        page_rows = f"(SELECT * FROM {page_rows}) page {order_by}"
+    rows = prepared_sql.fetch_rows(f"SELECT {', '.join(columns)} FROM {page_rows}", parameters)
     page = [dict(zip(names, row, strict=True)) for row in rows]
+    refusals = [row.pop("is_too_large") for row in page] if has_states else []
+    if any(refusals):
+        size = MAX_PAGE_BYTES // 1_048_576
+        raise TooLarge(f"The threads have more than {size} MB: search with a smaller `limit`.")
     return page[: body.limit], len(page) > body.limit
 
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from apps.agent_server.store.filters import FilterClause
+from apps.core.errors import TooLarge
 
 
 class Statement(NamedTuple):
@@ -47,6 +48,14 @@ NOT_EXPIRED = "(expires_at IS NULL OR expires_at > statement_timestamp())"
 AGENT = "workspace_id = %s AND deployment_id = %s"
 _ITEM = f"{AGENT} AND namespace = %s::text[] AND key = %s"
 _ITEM_COLUMNS = "namespace, key, value::text, created_at, updated_at"
+MAX_PAGE_BYTES = 67_108_864
+"""JSON of the values that a search returns at once."""
+# The value is null on a page with more bytes than the first parameter.
+_PAGE_COLUMNS = (
+    "namespace, key,"
+    " CASE WHEN sum(octet_length(value::text)) OVER () <= %s THEN value::text END,"
+    " created_at, updated_at"
+)
 _EXPIRY = "statement_timestamp() + make_interval(secs => {} * 60)"
 
 
@@ -195,6 +204,7 @@ def search(
     """Items below a prefix, ordered by similarity to the query if there is one, then newest first.
 
     Columns: the item's fields, the row's id, whether it has a time to live, the score or null.
+    `check_page` refuses the rows of a page that is too large.
     """
     prefix_range = prefix_condition(prefix)
     conditions = f"{AGENT}{prefix_range.text} AND {NOT_EXPIRED}{condition.text}"
@@ -202,15 +212,17 @@ def search(
     if query is None:
         return Statement(
             f"""
-            SELECT {_ITEM_COLUMNS}, id, ttl_minutes IS NOT NULL, NULL::float8
-            FROM agent_server_storeitem WHERE {conditions}
-            ORDER BY updated_at DESC, id DESC LIMIT %s OFFSET %s
+            SELECT {_PAGE_COLUMNS}, id, ttl_minutes IS NOT NULL, NULL::float8
+            FROM (
+                SELECT * FROM agent_server_storeitem WHERE {conditions}
+                ORDER BY updated_at DESC, id DESC LIMIT %s OFFSET %s
+            ) page ORDER BY updated_at DESC, id DESC
             """,
-            [*parameters, limit, offset],
+            [MAX_PAGE_BYTES, *parameters, limit, offset],
         )
     return Statement(
         f"""
-        SELECT {_ITEM_COLUMNS}, id, ttl_minutes IS NOT NULL, best.score
+        SELECT {_PAGE_COLUMNS}, id, ttl_minutes IS NOT NULL, best.score
         FROM (
             SELECT matching.id, scored.score
             FROM (
@@ -225,8 +237,15 @@ def search(
         ) best JOIN agent_server_storeitem USING (id)
         ORDER BY best.score DESC NULLS LAST, updated_at DESC, id DESC
         """,
-        [*parameters, query.embedding, query.dims, limit, offset],
+        [MAX_PAGE_BYTES, *parameters, query.embedding, query.dims, limit, offset],
     )
+
+
+def check_page(rows: Sequence[Sequence[Any]]) -> None:
+    """Raise `TooLarge` for the rows of a search whose values were too many bytes."""
+    if any(row[2] is None for row in rows):
+        size = MAX_PAGE_BYTES // 1_048_576
+        raise TooLarge(f"The items have more than {size} MB: search with a smaller `limit`.")
 
 
 SWEEP = """

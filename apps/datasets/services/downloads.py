@@ -14,6 +14,7 @@ from django.db.models import F, Func, Q, TextField
 from apps.core.json import dumps, dumps_text
 from apps.datasets.models import Dataset, ExampleRevision
 from apps.datasets.services.csv_cells import EXPORT_COLUMNS, protect_text
+from apps.datasets.services.embedded_content import split_by_size, stored_size
 from apps.datasets.services.transformations import convert_messages
 
 _BATCH_SIZE = 1000
@@ -41,15 +42,17 @@ def iterate_revisions(
     if written_since is not None:
         rows = rows.filter(valid_from__gte=written_since)
     after = Q()
-    while batch := list(rows.filter(after)[:_BATCH_SIZE]):
-        yield from batch
-        last = batch[-1]
-        after = Q(valid_from__lt=last.valid_from) | Q(
-            Q(position__gt=last.position)
-            | Q(position=last.position, example_id__gt=last.example_id),
-            valid_from=last.valid_from,
+    keys = rows.values_list("pk", stored_size(), "valid_from", "position", "example_id")
+    while batch := list(keys.filter(after)[:_BATCH_SIZE]):
+        for ids in split_by_size([key[:2] for key in batch]):
+            by_id = rows.order_by().in_bulk(ids)
+            yield from (by_id[pk] for pk in ids if pk in by_id)
+        _, _, valid_from, position, example_id = batch[-1]
+        after = Q(valid_from__lt=valid_from) | Q(
+            Q(position__gt=position) | Q(position=position, example_id__gt=example_id),
+            valid_from=valid_from,
         )
-        rows = rows.filter(valid_from__lte=last.valid_from)
+        keys = keys.filter(valid_from__lte=valid_from)
 
 
 def export_csv(dataset: Dataset, version_at: datetime | None) -> Iterator[bytes]:

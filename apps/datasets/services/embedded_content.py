@@ -5,6 +5,7 @@ A page of a hundred examples of 25 MB each is encoded while it is sent, see `ite
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -22,6 +23,25 @@ MAX_LOADED_BYTES = 8_388_608
 FIELDS = ("inputs", "outputs")
 _TABLE = ExampleRevision._meta.db_table
 _SIZE = f"pg_column_size({_TABLE}.inputs) + coalesce(pg_column_size({_TABLE}.outputs), 0)"
+
+
+def stored_size() -> RawSQL:
+    """The stored bytes of an example's content, which is not read for it."""
+    return RawSQL(_SIZE, [])  # noqa: S611 -- constants
+
+
+def split_by_size(rows: Iterable[tuple[UUID, int]]) -> Iterator[list[UUID]]:
+    """Yield ids of revisions, from pairs of id and stored bytes, in groups to load at once."""
+    ids: list[UUID] = []
+    size = 0
+    for pk, bytes_of_row in rows:
+        if ids and size + bytes_of_row > MAX_LOADED_BYTES:
+            yield ids
+            ids, size = [], 0
+        ids.append(pk)
+        size += bytes_of_row
+    if ids:
+        yield ids
 
 
 def with_embedded_content(rows: ExampleRevisionQuerySet) -> ExampleRevisionQuerySet:
