@@ -98,6 +98,9 @@ DAYS ?= 14
 seed: install ## Fill the first workspace of the running platform with traces (RUNS=1000000, DAYS=14)
 	@$(BIN)/python manage.py seed --runs $(RUNS) --days $(DAYS)
 
+bench-pages: install-dev ## First bytes, paints and weights of pages after `make seed` (BENCH="--key slip_...")
+	@$(BIN)/python -m tests.bench.pages $(BENCH)
+
 bench-traces: install-dev ## Measure ingest against the floor and the peers (BENCH_DIR=folder of its scripts)
 	@$(BIN)/python -m tests.bench.traces $(BENCH)
 

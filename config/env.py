@@ -141,6 +141,8 @@ class Env(BaseSettings):
     """Share of the slots of a worker, without those of others, that an organization may hold."""
     agent_runs_deployment_percent: int = Field(80, ge=1, le=100)
     """Share of these slots, without those of its other deployments, that a deployment may hold."""
+    agent_frames_percent: int = Field(50, ge=1, le=100)
+    """Time of a worker for messages of graph hosts while several organizations send some."""
     agent_run_lease_seconds: float = Field(20.0, ge=1, le=300)
     agent_run_max_attempts: int = Field(3, ge=1, le=20)
     agent_run_timeout_seconds: int = Field(3600, ge=1, le=86_400)
@@ -199,6 +201,8 @@ class Env(BaseSettings):
     max_queued_runs_per_deployment: int = Field(10_000, ge=1, le=1_000_000)
     max_experiment_runs: int = Field(32, ge=1, le=10_000)
     """Open agent runs of an organization that experiments started."""
+    max_prompt_storage_mb: int = Field(1024, ge=1, le=1_000_000)
+    """Commits of all prompts of a workspace."""
     dataset_restore_days: int = Field(7, ge=0, le=365)
     """Days in which a deleted dataset can be restored."""
     max_body_bytes: int = Field(26_214_400, ge=1_048_576, le=1_073_741_824)

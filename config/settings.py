@@ -272,6 +272,7 @@ CELERY_BEAT_SCHEDULE = {
         "schedule": 1.0,
         "options": {"expires": 2},
     },
+    "evaluators.delete_old_trials": {"task": "evaluators.delete_old_trials", "schedule": 3600.0},
     "playground.delete_old_calls": {"task": "playground.delete_old_calls", "schedule": 3600.0},
     "experiment_jobs.delete_old_steps": {
         "task": "experiment_jobs.delete_old_steps",
@@ -487,6 +488,7 @@ SAMPLE_DATA = ENV.sample_data
 AGENT_RUNS_PER_WORKER = ENV.agent_runs_per_worker
 AGENT_RUNS_ORGANIZATION_PERCENT = ENV.agent_runs_organization_percent
 AGENT_RUNS_DEPLOYMENT_PERCENT = ENV.agent_runs_deployment_percent
+AGENT_FRAMES_PERCENT = ENV.agent_frames_percent
 AGENT_RUN_LEASE_SECONDS = ENV.agent_run_lease_seconds
 AGENT_RUN_MAX_ATTEMPTS = ENV.agent_run_max_attempts
 AGENT_RUN_TIMEOUT_SECONDS = ENV.agent_run_timeout_seconds
@@ -498,6 +500,7 @@ GRAPH_HOST_MEMORY_MB = ENV.graph_host_memory_mb
 GRAPH_HOST_PROCESSES = ENV.graph_host_processes
 GRAPH_HOSTS_PER_WORKER = ENV.graph_hosts_per_worker
 WARM_GRAPH_HOSTS = ENV.warm_graph_hosts
+BUILD_THREADS = ENV.build_threads
 BUILD_MEMORY_MB = ENV.build_memory_mb
 BUILD_TIMEOUT_SECONDS = ENV.build_timeout_seconds
 GRAPH_IMPORT_TIMEOUT_SECONDS = ENV.graph_import_timeout_seconds
@@ -524,4 +527,5 @@ MAX_QUEUED_BUILDS = ENV.max_queued_builds
 MAX_QUEUED_RUNS = ENV.max_queued_runs
 MAX_QUEUED_RUNS_PER_DEPLOYMENT = ENV.max_queued_runs_per_deployment
 MAX_EXPERIMENT_RUNS = ENV.max_experiment_runs
+MAX_PROMPT_STORAGE_BYTES = ENV.max_prompt_storage_mb * 1_048_576
 LARGE_PAYLOAD_BYTES = ENV.large_payload_bytes

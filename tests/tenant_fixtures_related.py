@@ -60,7 +60,8 @@ def create_agent_rows(agent: Deployment, run: AgentRun, item: StoreItem, mark: s
     ).save()
     task = A2ATask(
         workspace=workspace, deployment=agent, thread=thread, context_id=mark, run_id=run.pk,
-        assistant_id=run.assistant_id, history=[{"messageId": mark}], output={"a": mark},
+        assistant_id=run.assistant_id, output={"a": mark},
+        history=[{"messageId": mark, "role": "ROLE_USER", "parts": [{"text": mark}]}],
     )  # fmt: skip
     task.save()
     push = A2APushConfig(

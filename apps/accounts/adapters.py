@@ -45,6 +45,10 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # django-all
         """Return the client address that the proxy middleware determined."""
         return str(request.META["REMOTE_ADDR"] or "0.0.0.0")  # noqa: S104 -- a Unix socket has no address
 
+    def is_ajax(self, request: HttpRequest) -> bool:
+        """Answer scripts with pages as well: allauth's JSON has another error shape."""
+        return False
+
     def send_mail(self, template_prefix: str, email: str, context: dict[str, Any]) -> None:
         """Send a mail whose links start with `PUBLIC_URL`.
 

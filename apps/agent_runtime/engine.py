@@ -27,6 +27,7 @@ from apps.agent_runtime.graph_calls.call_session import (
     GraphCall,
     error_body,
 )
+from apps.agent_runtime.hosts.frame_turns import FrameTurns
 from apps.agent_runtime.hosts.graph_host import GraphHost, HostFailed, HostPool
 from apps.agent_runtime.hosts.host_log import HostLogWriter
 from apps.agent_runtime.hosts.host_replacement import HostReplacement
@@ -38,6 +39,7 @@ from apps.agent_runtime.leases import Leases
 from apps.agent_runtime.queue_consumer import MAX_BATCH, EngineQueues
 from apps.agent_runtime.run_slots import RunSlots
 from apps.agent_runtime.runs.event_publisher import EventPublisher
+from apps.agent_runtime.runs.pending_writes import PendingWrites
 from apps.agent_runtime.runs.run_completion import RunCompletion
 from apps.agent_runtime.runs.run_session import RunSession, SessionServices
 from apps.agent_server import run_state_sql
@@ -63,6 +65,8 @@ class EngineOptions:
     """Share of the slots that other organizations leave, for one organization."""
     deployment_percent: int
     """Share of the slots that its organization's other deployments leave, for one deployment."""
+    frames_percent: int
+    """Share of the loop's time for frames of hosts while several organizations send some."""
     lease_seconds: float
     max_attempts: int
     run_timeout_seconds: float
@@ -118,6 +122,7 @@ class Engine:
             self._logs.add,
             self._load_asgi_app,
             self._on_unreported,
+            turns=FrameTurns(options.frames_percent, self._loop.time),
         )
         self.isolated_hosts = IsolatedHostPool(self.hosts.start)
         self.timer = DueRunTimer(self.pool, self.claim_or_queue)
@@ -133,6 +138,7 @@ class Engine:
         self._services = SessionServices(
             writer=self.writer,
             publisher=self.publisher,
+            pending_writes=PendingWrites(self._wait_written),
             checkpoints=self.checkpoints,
             store=self.store,
             completion=self.completion,
@@ -160,6 +166,10 @@ class Engine:
             claim=self.claim_or_queue,
             call_graph=self.call_graph,
         )
+
+    async def _wait_written(self) -> None:
+        await self.publisher.wait_sent()
+        await self.writer.flush()
 
     # Claims
 

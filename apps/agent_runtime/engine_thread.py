@@ -44,6 +44,7 @@ class EngineThread:
                 max_runs=settings.AGENT_RUNS_PER_WORKER,
                 organization_percent=settings.AGENT_RUNS_ORGANIZATION_PERCENT,
                 deployment_percent=settings.AGENT_RUNS_DEPLOYMENT_PERCENT,
+                frames_percent=settings.AGENT_FRAMES_PERCENT,
                 lease_seconds=settings.AGENT_RUN_LEASE_SECONDS,
                 max_attempts=settings.AGENT_RUN_MAX_ATTEMPTS,
                 run_timeout_seconds=settings.AGENT_RUN_TIMEOUT_SECONDS,

@@ -238,7 +238,7 @@ FIELDS: dict[str, frozenset[str]] = {
             *("session_id", "deployment_id", "channels"),
         }
     ),
-    "evaluator": frozenset({"name", "prompt", "commit", "feedback_keys"}),
+    "evaluator": frozenset({"name", "type", "prompt", "commit", "feedback_keys", "code_digest"}),
     "evaluator_rule": frozenset(
         {
             *("name", "dataset_id", "session_id", "evaluator_id", "is_enabled", "sampling_rate"),

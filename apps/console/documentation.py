@@ -23,6 +23,7 @@ PAGES = {
     "troubleshooting": "No trace arrived: what to check, in order",
     "query-language": "Find runs in the lists",
     "filter-language": "Filters of the API, complete",
+    "evaluators": "Score runs: judges and functions",
     "langgraph-json": "Deploy: what langgraph.json may contain",
     "errors": "Error codes of the API",
     "limits": "Sizes, rates and counts",

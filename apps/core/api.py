@@ -6,7 +6,7 @@ import logging
 from typing import Any, ClassVar, cast
 from uuid import UUID
 
-from django.http import HttpResponse
+from django.http import HttpResponse, StreamingHttpResponse
 from rest_framework import exceptions
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
@@ -16,7 +16,9 @@ from rest_framework.views import APIView
 
 from apps.core import errors
 from apps.core.callers import Caller, OrganizationCaller, PersonCaller
+from apps.core.drf import JSONRenderer
 from apps.core.http.middleware import as_app_error, error_headers, error_json
+from apps.core.json import has_lazy_fragments, has_made_lazy_fragments, iterate_encoded
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +52,24 @@ class HasPermission(BasePermission):
         return True
 
 
-class CallerAPIView(APIView):
+class JsonAPIView(APIView):
+    """A view whose large answers are encoded and sent in pieces."""
+
+    def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
+        final = super().finalize_response(request, response, *args, **kwargs)
+        if not has_made_lazy_fragments():
+            return final
+        is_json = isinstance(getattr(final, "accepted_renderer", None), JSONRenderer)
+        if not isinstance(final, Response) or not is_json or not has_lazy_fragments(final.data):
+            return final
+        return StreamingHttpResponse(
+            iterate_encoded(final.data),
+            status=final.status_code,
+            headers=dict(final.items()) | {"Content-Type": JSONRenderer.media_type},
+        )
+
+
+class CallerAPIView(JsonAPIView):
     """A view that requires authentication.
 
     `required_permission` names the permission, or maps methods to permissions when reading needs
@@ -100,7 +119,7 @@ class PersonAPIView(CallerAPIView):
     request: PersonRequest
 
 
-class OpenAPIView(APIView):
+class OpenAPIView(JsonAPIView):
     """A public view without authentication."""
 
     authentication_classes = ()

@@ -59,6 +59,10 @@ class Conflict(AppError):
     status, code, detail = 409, "conflict", "The request conflicts with the current state."
 
 
+class TooMany(Conflict):
+    code = "too_many"
+
+
 class TooLarge(AppError):
     status, code, detail = 413, "too_large", "The request is too large."
 

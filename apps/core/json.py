@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import Any
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, Self
 
 import orjson
 
@@ -18,8 +19,24 @@ _MAX_SERIALIZED_DEPTH = 254
 _MIN_INT, _MAX_INT = -(2**63), 2**64 - 1
 
 
+_thread = threading.local()
+
+
 class Fragment(bytes):
     """Encoded JSON, which `dumps` embeds unchanged."""
+
+
+class LazyFragment:
+    """Encoded JSON that is loaded when it is encoded, because many of them take much memory."""
+
+    __slots__ = ()
+
+    def __new__(cls, *_arguments: Any, **_values: Any) -> Self:
+        _thread.has_made_lazy = True
+        return super().__new__(cls)
+
+    def load(self) -> bytes:
+        raise NotImplementedError
 
 
 def dumps(value: Any) -> bytes:
@@ -36,6 +53,43 @@ def dumps(value: Any) -> bytes:
         except RecursionError:
             raise orjson.JSONEncodeError("Recursion limit reached") from None
         return orjson.dumps(wide, default=_default, option=_OPTIONS)
+
+
+def has_made_lazy_fragments() -> bool:
+    """Whether this thread made any since the last call: few values have to be searched for them."""
+    has_made: bool = getattr(_thread, "has_made_lazy", False)
+    _thread.has_made_lazy = False
+    return has_made
+
+
+def has_lazy_fragments(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(has_lazy_fragments, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(has_lazy_fragments, value))
+    return isinstance(value, LazyFragment)
+
+
+def iterate_encoded(value: Any) -> Iterator[bytes]:
+    """Encode the value in pieces, of which each has at most one lazy fragment."""
+    if not has_lazy_fragments(value):
+        yield dumps(value)
+    elif isinstance(value, dict):
+        separator = b"{"
+        for name, member in value.items():
+            yield separator + dumps(str(name)) + b":"
+            yield from iterate_encoded(member)
+            separator = b","
+        yield b"}"
+    elif isinstance(value, list | tuple):
+        separator = b"["
+        for item in value:
+            yield separator
+            yield from iterate_encoded(item)
+            separator = b","
+        yield b"]"
+    else:
+        yield value.load()
 
 
 def dumps_text(value: Any) -> str:
@@ -87,6 +141,8 @@ def loads_small(text: bytes, max_bytes: int = 1_048_576) -> Any:
 def _default(value: Any) -> Any:
     if isinstance(value, Fragment):
         return orjson.Fragment(bytes(value))
+    if isinstance(value, LazyFragment):
+        return orjson.Fragment(value.load())
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value).decode("utf-8", "replace")
     if isinstance(value, set | frozenset):

@@ -16,9 +16,11 @@ IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 # Networks that `ipaddress` calls global: site-local addresses, which preceded fc00::/7 and which
-# networks still route internally; the second range for documentation; relays of 6to4.
+# networks still route internally; the second range for documentation; relays of 6to4; addresses of
+# protocols (RFC 6890), one of which is the metadata service of a cloud.
 _NOT_PUBLIC = [
-    ipaddress.ip_network(network) for network in ("fec0::/10", "3fff::/20", "192.88.99.0/24")
+    ipaddress.ip_network(network)
+    for network in ("fec0::/10", "3fff::/20", "192.88.99.0/24", "192.0.0.0/24")
 ]
 
 

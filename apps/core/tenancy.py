@@ -76,6 +76,16 @@ class WorkspaceOwnedUnchecked(WorkspaceOwned):
         abstract = True
 
 
+def check_row_limit(rows: models.QuerySet[Any], maximum: int, what: str) -> None:
+    """Raise `TooMany` if there are more rows than the maximum; `what` is their plural.
+
+    Called after the insert, in its transaction, so that a repeated request finds its row first.
+    Transactions at the same time can exceed the maximum by their rows.
+    """
+    if rows.order_by().values("pk")[: maximum + 1].count() > maximum:
+        raise errors.TooMany(f"There may be at most {maximum:,} {what}: delete some first.")
+
+
 def get_or_404(rows: models.QuerySet[M], **lookup: Any) -> M:
     """Return the matching row or raise `NotFound`; missing and foreign are indistinguishable."""
     try:

@@ -17,6 +17,16 @@ def as_utc(timestamp: datetime) -> datetime:
     return timestamp.astimezone(UTC)
 
 
+def correct_unit(timestamp: datetime) -> datetime:
+    """Return what a time of the first quarter of 1970 means: seconds, read as milliseconds.
+
+    Clients send such texts, too: the public JavaScript client's own tests do in dotted orders.
+    """
+    if timestamp.year != 1970 or timestamp.month > 3:
+        return timestamp
+    return _EPOCH + (timestamp - _EPOCH) * 1000
+
+
 def parse_timestamp(value: str | float, field: str) -> datetime:
     """Parse ISO 8601 or a number since 1970; `ValueError` names the field.
 

@@ -40,11 +40,14 @@ class RevisionDir:
 
     folder: Path
     uid: int | None
+    owner: str
+    """The organization's name for its sandboxes."""
 
     @classmethod
     def for_attempt(cls, revision_id: UUID, attempt: int, organization_number: int) -> RevisionDir:
         folder = _revisions_folder() / str(revision_id) / str(attempt)
-        return cls(folder, organization_uid(organization_number))
+        uid = organization_uid(organization_number)
+        return cls(folder, uid, f"organization-{organization_number}")
 
     @property
     def source(self) -> Path:

@@ -40,6 +40,7 @@ class LaunchedHost:
     """The maximum duration of a run; None if the revision sets none."""
     generation: int = 0
     """The deployment's `host_generation` at the start."""
+    organization_id: UUID | None = None
 
     @property
     def logs(self) -> IO[bytes]:
@@ -92,7 +93,7 @@ def launch(revision_id: UUID, *, attempt: int | None = None) -> LaunchedHost:
     worker_end, host_end = socket.socketpair()
     try:
         process = sandbox.spawn(
-            _policy(revision, directory, interpreter),
+            _policy(revision, directory, interpreter, is_build=attempt is not None),
             [
                 *(str(directory.python), "-P", "-m", PROGRAM.name),
                 *("--fd", str(host_end.fileno())),
@@ -111,15 +112,24 @@ def launch(revision_id: UUID, *, attempt: int | None = None) -> LaunchedHost:
     finally:
         host_end.close()
     server = ServerConfig.model_validate(revision.facts.get("variables") or {})
-    generation = revision.deployment.host_generation
-    return LaunchedHost(revision.pk, process, worker_end, server.run_seconds, generation)
+    return LaunchedHost(
+        revision.pk,
+        process,
+        worker_end,
+        server.run_seconds,
+        revision.deployment.host_generation,
+        revision.workspace.organization_id,
+    )
 
 
-def _policy(revision: Revision, directory: RevisionDir, interpreter: Path) -> sandbox.Policy:
+def _policy(
+    revision: Revision, directory: RevisionDir, interpreter: Path, *, is_build: bool
+) -> sandbox.Policy:
     return sandbox.Policy(
         cwd=directory.source,
         env=host_environment(revision, directory),
         read_only=(directory.source, directory.venv, PROGRAM),
+        owner=directory.owner,
         uid=directory.uid,
         python=interpreter,
         hostname=revision.deployment.slug[:63],
@@ -128,6 +138,7 @@ def _policy(revision: Revision, directory: RevisionDir, interpreter: Path) -> sa
         limits=sandbox.Limits(
             memory_bytes=settings.GRAPH_HOST_MEMORY_MB * sandbox.MIB,
             processes=settings.GRAPH_HOST_PROCESSES,
+            is_background=is_build,
         ),
     )
 

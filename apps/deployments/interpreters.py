@@ -89,7 +89,7 @@ def _managed_interpreters(version: str) -> list[Path]:
 def _run_and_read(argv: list[str]) -> str | None:
     env = {name: os.environ[name] for name in ("HOME", "PATH") if name in os.environ}
     try:
-        process = subprocess.run(
+        process = subprocess.run(  # noqa: S603 -- programs of folders that the operator names
             argv,
             capture_output=True,
             text=True,

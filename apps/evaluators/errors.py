@@ -40,3 +40,13 @@ class BadJudgement(errors.AppError):
     """The model's reply is not the structured result that was asked for."""
 
     status, code, detail = 502, "bad_judgement", "The model's reply is not a valid result."
+
+
+class BadCodeResult(errors.Invalid):
+    """What the function of an evaluator returned is no score."""
+
+    code, detail = "bad_code_result", "The function returned no score."
+
+
+class TooManyTrials(errors.Conflict):
+    code, detail = "too_many_trials", "The workspace tries the maximum of evaluators already."

@@ -34,10 +34,55 @@ MAX_PROMPTS = 500
 _MESSAGES = ("system", "human")
 
 
-class EvaluatorRuleForm(forms.Form):
-    """Creates or changes a rule with its judge."""
+class RuleForm(forms.Form):
+    """What rules with judges and with functions have in common."""
+
+    is_code = False
 
     name = forms.CharField(max_length=200, label="Name")
+    sampling = forms.FloatField(
+        min_value=0,
+        max_value=100,
+        initial=100,
+        label="Sample (per cent)",
+        help_text="The share of the runs that is scored.",
+    )
+    filter = RunFilterField(
+        max_length=MAX_FILTER_LENGTH,
+        required=False,
+        label="Filter",
+        help_text='Only matching runs are scored, such as `eq(name, "agent")`. Empty: all runs.',
+    )
+    max_calls_per_day = forms.IntegerField(
+        min_value=1,
+        max_value=MAX_CALLS_PER_DAY,
+        initial=DEFAULT_CALLS_PER_DAY,
+        label="Calls a day",
+    )
+
+    def limits(self) -> dict[str, Any]:
+        """The rule's own fields of a valid form."""
+        values = self.cleaned_data
+        return {
+            "sampling_rate": values["sampling"] / 100,
+            "filter": values["filter"],
+            "max_calls_per_day": values["max_calls_per_day"],
+        }
+
+    @staticmethod
+    def values_of(rule: EvaluatorRule) -> dict[str, Any]:
+        """The initial values for a rule."""
+        return {
+            "name": rule.name,
+            "sampling": rule.sampling_rate * 100,
+            "filter": rule.filter,
+            "max_calls_per_day": rule.max_calls_per_day,
+        }
+
+
+class EvaluatorRuleForm(RuleForm):
+    """Creates or changes a rule with its judge."""
+
     repository = forms.ChoiceField(
         required=False,
         label="Prompt",
@@ -99,25 +144,6 @@ class EvaluatorRuleForm(forms.Form):
         widget=forms.Textarea(attrs={"rows": 3}),
         help_text="One `variable = path` in each line, such as `output = output.answer`. Variables"
         " without a line are the value of their name.",
-    )
-    sampling = forms.FloatField(
-        min_value=0,
-        max_value=100,
-        initial=100,
-        label="Sample (per cent)",
-        help_text="The share of the runs that is scored.",
-    )
-    filter = RunFilterField(
-        max_length=MAX_FILTER_LENGTH,
-        required=False,
-        label="Filter",
-        help_text='Only matching runs are scored, such as `eq(name, "agent")`. Empty: all runs.',
-    )
-    max_calls_per_day = forms.IntegerField(
-        min_value=1,
-        max_value=MAX_CALLS_PER_DAY,
-        initial=DEFAULT_CALLS_PER_DAY,
-        label="Calls a day",
     )
     weekly_limit = forms.DecimalField(
         required=False,
@@ -232,25 +258,20 @@ class EvaluatorRuleForm(forms.Form):
             dataset_id=dataset_id,
             session_id=project_id,
             evaluators=[RuleEvaluatorBody(self.judge())],
-            **self._limits(),
+            **self.limits(),
         )
 
     def changes(self) -> RuleChanges:
         """The changes of a valid form."""
-        changes = RuleChanges(display_name=self.cleaned_data["name"], **self._limits())
+        changes = RuleChanges(display_name=self.cleaned_data["name"], **self.limits())
         if self.may_change_judge:
             changes.evaluators = [RuleEvaluatorBody(self.judge())]
         return changes
 
-    def _limits(self) -> dict[str, Any]:
-        values = self.cleaned_data
-        limit = values["weekly_limit"]
-        return {
-            "sampling_rate": values["sampling"] / 100,
-            "filter": values["filter"],
-            "max_calls_per_day": values["max_calls_per_day"],
-            "spend_limit": None if not limit else SpendLimitBody(str(limit)),
-        }
+    def limits(self) -> dict[str, Any]:
+        limit = self.cleaned_data["weekly_limit"]
+        spend_limit = None if not limit else SpendLimitBody(str(limit))
+        return super().limits() | {"spend_limit": spend_limit}
 
 
 JUDGE_FIELDS = (
@@ -331,7 +352,7 @@ def _initial(rule: EvaluatorRule) -> dict[str, Any]:
         if isinstance(message.get("content"), str):
             texts.setdefault(message["role"], message["content"])
     return {
-        "name": rule.name,
+        **RuleForm.values_of(rule),
         "repository": "" if evaluator.prompt is None else evaluator.prompt.handle,
         "commit": evaluator.commit_name,
         "system": texts.get("system", ""),
@@ -339,9 +360,6 @@ def _initial(rule: EvaluatorRule) -> dict[str, Any]:
         "provider": model.get("provider", ""),
         "model": model.get("model", ""),
         "mapping": "\n".join(f"{a} = {b}" for a, b in evaluator.variable_mapping.items()),
-        "sampling": rule.sampling_rate * 100,
-        "filter": rule.filter,
-        "max_calls_per_day": rule.max_calls_per_day,
         "weekly_limit": rule.weekly_limit_usd,
         **_read_schema(setting.get("response_schema") or {}),
     }

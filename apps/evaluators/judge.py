@@ -75,7 +75,9 @@ def _read_setting(evaluator: Evaluator) -> Setting:
 
 
 def describe_problem(evaluator: Evaluator) -> str:
-    """Why the evaluator cannot run; empty if it can."""
+    """Why the judge cannot run; empty if it can, and for code, which only fails when it runs."""
+    if evaluator.is_code:
+        return ""
     try:
         resolve(evaluator)
     except AppError as error:

@@ -9,6 +9,7 @@ from django.utils import timezone
 from apps.core.tenancy import TenantManager, WorkspaceOwned
 from apps.datasets.models import Dataset
 from apps.evaluators.querysets import (
+    CodeTrialQuerySet,
     EvaluationQuerySet,
     EvaluatorQuerySet,
     EvaluatorRuleQuerySet,
@@ -24,12 +25,14 @@ class EvaluatorType(models.TextChoices):
     """How an evaluator scores a run. The values are part of the API."""
 
     LLM = "llm", "LLM judge"
+    CODE = "code", "Code"
 
 
 class Evaluator(WorkspaceOwned):
-    """A judge: a prompt with a response schema whose properties are feedback keys.
+    """A judge or a function.
 
-    The prompt is a commit of the workspace, resolved at each evaluation, or `setting`.
+    A judge is a prompt with a response schema whose properties are feedback keys. The prompt is a
+    commit of the workspace, resolved at each evaluation, or `setting`.
     """
 
     name = models.CharField(max_length=200)
@@ -49,8 +52,11 @@ class Evaluator(WorkspaceOwned):
     """Settings of the model in place of those of the commit."""
     variable_mapping = models.JSONField(default=dict)
     """The path of a value of the run or its example by variable of the prompt."""
+    code = models.TextField(blank=True)
+    """The Python source of a function `perform_eval`; empty for a judge."""
     feedback_keys = models.JSONField(default=list)
-    """As of the last time that the prompt was read."""
+    """As of the last time that the prompt was read. Those of code that its source shows, and those
+    that it has returned since."""
     metadata = models.JSONField(default=dict)
     is_part_of_rule = models.BooleanField(default=False)
     """Whether it was created with a rule, and is deleted with its last one."""
@@ -70,6 +76,10 @@ class Evaluator(WorkspaceOwned):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def is_code(self) -> bool:
+        return self.type == EvaluatorType.CODE
 
 
 class EvaluatorRule(WorkspaceOwned):
@@ -151,6 +161,8 @@ class Evaluation(WorkspaceOwned):
     rule = models.ForeignKey(
         EvaluatorRule, models.CASCADE, related_name="evaluations", db_index=False
     )
+    is_code = models.BooleanField(default=False)
+    """Whether the evaluator is a function: those have workers of their own."""
     run_id = models.UUIDField()
     project_id = models.UUIDField()
     example_id = models.UUIDField(null=True)
@@ -185,9 +197,9 @@ class Evaluation(WorkspaceOwned):
                 fields=["workspace", "project_id", "status"], name="evaluation_of_project"
             ),
             models.Index(
-                fields=["organization_id", "due_at"],
+                fields=["is_code", "organization_id", "due_at"],
                 condition=Q(status__in=["pending", "running"]),
-                name="evaluation_due",
+                name="evaluation_due_by_type",
             ),
         ]
 
@@ -216,3 +228,39 @@ class EvaluatorSpend(WorkspaceOwned):
 
     def __str__(self) -> str:
         return f"{self.rule_id} {self.day}"
+
+
+class CodeTrial(WorkspaceOwned):
+    """A function that someone tries on one run or example before it is saved.
+
+    It is run once by a worker, and deleted when its result was read, or after an hour.
+    """
+
+    organization_id = models.UUIDField()
+    name = models.CharField(max_length=200)
+    """The feedback key of a result without one."""
+    code = models.TextField()
+    run_id = models.UUIDField(null=True)
+    """Null for the example."""
+    dataset = models.ForeignKey(
+        Dataset, models.CASCADE, null=True, related_name="+", db_index=False
+    )
+    """Of the example, its newest."""
+    started_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+    scores = models.JSONField(null=True)
+    output = models.TextField(blank=True)
+    error = models.TextField(blank=True)
+
+    objects = TenantManager(CodeTrialQuerySet)
+    unscoped = CodeTrialQuerySet.as_manager()
+
+    class Meta:
+        base_manager_name = "unscoped"
+        indexes = [
+            models.Index(fields=["workspace"], name="code_trial_of_workspace"),
+            models.Index(fields=["dataset"], name="code_trial_of_dataset"),
+        ]
+
+    def __str__(self) -> str:
+        return str(self.pk)

@@ -82,5 +82,16 @@ class LogRow:
         return BADGES[self.evaluation.status]
 
     @property
+    def problem(self) -> str:
+        """The error; of a traceback its last line."""
+        return self.evaluation.error.strip().rpartition("\n")[2]
+
+    @property
+    def traceback(self) -> str:
+        """Empty if the error is one line."""
+        error = self.evaluation.error.strip()
+        return error if "\n" in error else ""
+
+    @property
     def scores(self) -> list[Score]:
         return [convert(item, Score) for item in self.evaluation.scores or ()]

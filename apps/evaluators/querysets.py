@@ -9,6 +9,7 @@ from django.db.models import Q
 
 if TYPE_CHECKING:
     from apps.evaluators.models import (  # noqa: F401
+        CodeTrial,
         Evaluation,
         Evaluator,
         EvaluatorRule,
@@ -43,3 +44,8 @@ class EvaluationQuerySet(models.QuerySet["Evaluation"]):
 
 class EvaluatorSpendQuerySet(models.QuerySet["EvaluatorSpend"]):
     pass
+
+
+class CodeTrialQuerySet(models.QuerySet["CodeTrial"]):
+    def waiting(self) -> CodeTrialQuerySet:
+        return self.filter(started_at=None, ended_at=None)

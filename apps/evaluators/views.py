@@ -23,10 +23,11 @@ from apps.datasets.models import Dataset
 from apps.datasets.pages.base import dataset_context
 from apps.datasets.services.datasets import get_dataset
 from apps.evaluators import pages
+from apps.evaluators.code_form import CodeRuleForm
 from apps.evaluators.forms import EvaluatorRuleForm
 from apps.evaluators.judge_templates import TEMPLATES
-from apps.evaluators.models import Evaluation, EvaluationStatus, EvaluatorRule
-from apps.evaluators.services import reruns, rules, trials
+from apps.evaluators.models import CodeTrial, Evaluation, EvaluationStatus, EvaluatorRule
+from apps.evaluators.services import code_trials, reruns, rules, trials
 from apps.evaluators.services.rules import CREATE_PERMISSIONS
 from apps.evaluators.services.trials import PreparedTrial
 from apps.evaluators.wire import RuleChanges
@@ -36,6 +37,8 @@ from apps.tracing.services import get_project
 from apps.web_ui.pages import PageRequest, form_page, read_offset, save_form, workspace_page
 
 PAGE_SIZE = 50
+CODE = "code"
+"""The tab of functions, next to those of the judges' templates."""
 Scope = tuple[Dataset | None, Project | None]
 
 
@@ -77,8 +80,14 @@ def _may_edit(request: PageRequest) -> bool:
 def evaluator_new(request: PageRequest) -> HttpResponse:
     """Show the form for the dataset or project of the query, and create a rule."""
     dataset, project = _read_scope(request)
-    template = TEMPLATES.get(request.GET.get("template", ""))
-    form = EvaluatorRuleForm(request.caller.workspace_id, request.POST or None, template=template)
+    chosen = request.GET.get("template", "")
+    form: CodeRuleForm | EvaluatorRuleForm
+    if chosen == CODE:
+        form = CodeRuleForm(request.POST or None)
+    else:
+        form = EvaluatorRuleForm(
+            request.caller.workspace_id, request.POST or None, template=TEMPLATES.get(chosen)
+        )
     saved: list[EvaluatorRule] = []
 
     def save() -> None:
@@ -95,7 +104,7 @@ def evaluator_new(request: PageRequest) -> HttpResponse:
         "form": form,
         **_scope_context(request, (dataset, project)),
         "templates": TEMPLATES.items(),
-        "chosen": request.GET.get("template", "") if template else "",
+        "chosen": chosen if chosen in TEMPLATES else "",
         "trial_url": _trial_url(request, (dataset, project)),
     }
     return form_page(request, "evaluators/evaluator_form.html", context, form)
@@ -107,7 +116,11 @@ def evaluator_edit(request: PageRequest, evaluator_rule_id: UUID) -> HttpRespons
     rule = _find(request, evaluator_rule_id)
     _require_rights(request)
     name = rule.name
-    form = EvaluatorRuleForm(rule.workspace_id, request.POST or None, rule=rule)
+    form: CodeRuleForm | EvaluatorRuleForm
+    if rule.evaluator.is_code:
+        form = CodeRuleForm(request.POST or None, rule=rule)
+    else:
+        form = EvaluatorRuleForm(rule.workspace_id, request.POST or None, rule=rule)
     scope = (rule.dataset, rule.project)
 
     def save() -> None:
@@ -168,10 +181,14 @@ def _trial_url(request: PageRequest, scope: Scope) -> str:
 @require_POST
 @workspace_page(Permission.EVALUATORS_WRITE)
 def evaluator_try(request: PageRequest) -> HttpResponseBase:
-    """Ask the judge of the form about one run; the response is a part of the form's page."""
-    request.caller.require(Permission.PROMPTS_WRITE)
-    dataset, project = _read_scope(request)
-    form = EvaluatorRuleForm(request.caller.workspace_id, request.POST)
+    """Try the judge or the function of the form on one run; the response is a part of its page."""
+    scope = _read_scope(request)
+    form: CodeRuleForm | EvaluatorRuleForm
+    if "code" in request.POST:
+        form = CodeRuleForm(request.POST)
+    else:
+        request.caller.require(Permission.PROMPTS_WRITE)
+        form = EvaluatorRuleForm(request.caller.workspace_id, request.POST)
     if not form.is_valid():
         problem = next(iter(form.errors.values()))[0]
         return render(request, "evaluators/trial.html", {"problem": problem})
@@ -180,17 +197,27 @@ def evaluator_try(request: PageRequest) -> HttpResponseBase:
     if text and run_id is None:
         return render(request, "evaluators/trial.html", {"problem": "The run's id is not an id."})
     try:
-        trial = trials.prepare_trial(
-            caller=request.caller,
-            name=form.cleaned_data["name"],
-            body=form.judge(),
-            dataset=dataset,
-            project=project,
-            run_id=run_id,
-        )
+        return LoopResponse(_start_trial(request, form, scope, run_id))
     except AppError as error:
         return render(request, "evaluators/trial.html", {"problem": error.detail})
-    return LoopResponse(_show_trial(trial))
+
+
+def _start_trial(
+    request: PageRequest, form: CodeRuleForm | EvaluatorRuleForm, scope: Scope, run_id: UUID | None
+) -> AsyncGenerator[bytes, None]:
+    """Return the pieces of the response. Raises the errors of `trials` and `code_trials`."""
+    dataset, project = scope
+    options: dict[str, Any] = {
+        "caller": request.caller,
+        "name": form.cleaned_data["name"],
+        "dataset": dataset,
+        "project": project,
+        "run_id": run_id,
+    }
+    if isinstance(form, CodeRuleForm):
+        code = form.cleaned_data["code"]
+        return _show_code_trial(*code_trials.create_trial(code=code, **options))
+    return _show_trial(trials.prepare_trial(body=form.judge(), **options))
 
 
 async def _show_trial(trial: PreparedTrial) -> AsyncGenerator[bytes, None]:
@@ -201,6 +228,18 @@ async def _show_trial(trial: PreparedTrial) -> AsyncGenerator[bytes, None]:
     }
     try:
         context["scores"] = (await trials.make_trial(trial)).scores
+    except AppError as error:
+        context["problem"] = error.detail
+    content = await in_thread(render_to_string, "evaluators/trial.html", context)
+    yield content.encode()
+
+
+async def _show_code_trial(trial: CodeTrial, subject_name: str) -> AsyncGenerator[bytes, None]:
+    context: dict[str, Any] = {"is_code": True, "subject_name": subject_name}
+    try:
+        ended = await code_trials.wait_for(trial)
+        context |= {"scores": ended.scores, "output": ended.output}
+        context["traceback" if "\n" in ended.error else "problem"] = ended.error
     except AppError as error:
         context["problem"] = error.detail
     content = await in_thread(render_to_string, "evaluators/trial.html", context)

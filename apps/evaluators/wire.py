@@ -14,15 +14,22 @@ from uuid import UUID
 import msgspec
 
 from apps.core.errors import Invalid
+from apps.evaluators.code.checks import PYTHON
 from apps.evaluators.models import Evaluation, Evaluator, EvaluatorRule
 from apps.playground.setting import TemplateFormat, convert, decode_json
 
 T = TypeVar("T")
 _UNSUPPORTED_LLM = frozenset({"num_few_shot_examples", "use_corrections_dataset"})
-_UNSUPPORTED_EVALUATOR = frozenset({"code_evaluator"})
+_UNSUPPORTED_CODE = frozenset(
+    {
+        *("advanced_features_enabled", "code_evaluator_input", "dependencies"),
+        *("require_attachments", "workspace_secrets_keys"),
+        *("managed_code_evaluator_key", "managed_code_evaluator_settings"),
+    }
+)
 _UNSUPPORTED_RULE = frozenset(
     {
-        *("group_by", "thread_filter", "backfill_from", "transient", "code_evaluators"),
+        *("group_by", "thread_filter", "backfill_from", "transient"),
         *("webhooks", "alerts", "add_to_annotation_queue_id", "add_to_dataset_id"),
         *("add_to_dataset_prefer_correction", "extend_only", "use_corrections_dataset"),
         *("extend_annotation_queue_trace_retention", "extend_dataset_trace_retention"),
@@ -42,16 +49,30 @@ class LlmEvaluatorBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults
     variable_mapping: dict[str, str] | msgspec.UnsetType | None = msgspec.UNSET
 
 
+class CodeBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """The source of a function `perform_eval(run, example)`; it has no other language."""
+
+    code: str
+    language: str = PYTHON
+
+
+class CodeChanges(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    code: str | msgspec.UnsetType = msgspec.UNSET
+    language: str = PYTHON
+
+
 class EvaluatorBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     name: str
     type: str = "llm"
     llm_evaluator: LlmEvaluatorBody | None = None
+    code_evaluator: CodeBody | None = None
     metadata: dict[str, Any] | None = None
 
 
 class EvaluatorChanges(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     name: str | msgspec.UnsetType = msgspec.UNSET
     llm_evaluator: LlmEvaluatorBody | None = None
+    code_evaluator: CodeChanges | None = None
     metadata: dict[str, Any] | msgspec.UnsetType | None = msgspec.UNSET
 
 
@@ -85,7 +106,8 @@ class RuleBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     filter: str | None = None
     trace_filter: str | None = None
     tree_filter: str | None = None
-    evaluators: list[RuleEvaluatorBody] = []
+    evaluators: list[RuleEvaluatorBody] | None = None
+    code_evaluators: list[CodeBody] | None = None
     evaluator_id: UUID | None = None
     evaluator_version: int | None = None
     spend_limit: SpendLimitBody | None = None
@@ -104,6 +126,7 @@ class RuleChanges(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     trace_filter: str | msgspec.UnsetType | None = msgspec.UNSET
     tree_filter: str | msgspec.UnsetType | None = msgspec.UNSET
     evaluators: list[RuleEvaluatorBody] | msgspec.UnsetType | None = msgspec.UNSET
+    code_evaluators: list[CodeBody] | msgspec.UnsetType | None = msgspec.UNSET
     evaluator_id: UUID | msgspec.UnsetType | None = msgspec.UNSET
     evaluator_version: int | msgspec.UnsetType | None = msgspec.UNSET
     spend_limit: SpendLimitBody | msgspec.UnsetType | None = msgspec.UNSET
@@ -123,15 +146,25 @@ class TriggerBody(msgspec.Struct, forbid_unknown_fields=True):
 
 def decode_evaluator(body: bytes, kind: type[T]) -> T:
     """Raises `BadSetting` and `Invalid`."""
-    fields = _without_unsupported(decode_json(body), _UNSUPPORTED_EVALUATOR)
-    if isinstance(fields, dict) and "llm_evaluator" in fields:
-        fields["llm_evaluator"] = _without_unsupported(fields["llm_evaluator"], _UNSUPPORTED_LLM)
+    fields = decode_json(body)
+    if isinstance(fields, dict):
+        for name, unsupported in (
+            ("llm_evaluator", _UNSUPPORTED_LLM),
+            ("code_evaluator", _UNSUPPORTED_CODE),
+        ):
+            if name in fields:
+                fields[name] = _without_unsupported(fields[name], unsupported)
     return convert(fields, kind, Invalid)
 
 
 def decode_rule(body: bytes, kind: type[T]) -> T:
     """Raises `BadSetting` and `Invalid`."""
-    return convert(_without_unsupported(decode_json(body), _UNSUPPORTED_RULE), kind, Invalid)
+    fields = _without_unsupported(decode_json(body), _UNSUPPORTED_RULE)
+    if isinstance(fields, dict) and isinstance(functions := fields.get("code_evaluators"), list):
+        fields["code_evaluators"] = [
+            _without_unsupported(item, _UNSUPPORTED_CODE) for item in functions
+        ]
+    return convert(fields, kind, Invalid)
 
 
 def _without_unsupported(fields: Any, names: Collection[str]) -> Any:
@@ -156,21 +189,37 @@ def evaluator_json(evaluator: Evaluator) -> dict[str, Any]:
         "feedback_keys": evaluator.feedback_keys,
         "is_managed": False,
         "metadata": evaluator.metadata,
-        "llm_evaluator": {
-            "evaluator_id": evaluator.pk,
-            "prompt_id": evaluator.prompt_id,
-            "prompt_repo_handle": None if evaluator.prompt is None else evaluator.prompt.handle,
-            "commit_hash_or_tag": evaluator.commit_name or None,
-            "playground_settings_id": evaluator.saved_settings_id,
-            "variable_mapping": evaluator.variable_mapping,
-            "setting": evaluator.setting,
-        },
-        "code_evaluator": None,
+        "llm_evaluator": None if evaluator.is_code else _llm_json(evaluator),
+        "code_evaluator": (
+            {"evaluator_id": evaluator.pk, **_code_json(evaluator)} if evaluator.is_code else None
+        ),
         "run_rules": [
             _scope_json(rule)
             | {"spend_limit": None if (limit := _limit_json(rule)) is None else _as_numbers(limit)}
             for rule in evaluator.rules.all()
         ],
+    }
+
+
+def _llm_json(evaluator: Evaluator) -> dict[str, Any]:
+    return {
+        "evaluator_id": evaluator.pk,
+        "prompt_id": evaluator.prompt_id,
+        "prompt_repo_handle": None if evaluator.prompt is None else evaluator.prompt.handle,
+        "commit_hash_or_tag": evaluator.commit_name or None,
+        "playground_settings_id": evaluator.saved_settings_id,
+        "variable_mapping": evaluator.variable_mapping,
+        "setting": evaluator.setting,
+    }
+
+
+def _code_json(evaluator: Evaluator) -> dict[str, Any]:
+    return {
+        "code": evaluator.code,
+        "language": PYTHON,
+        "require_attachments": False,
+        "advanced_features_enabled": False,
+        "code_evaluator_input": None,
     }
 
 
@@ -213,8 +262,10 @@ def rule_json(rule: EvaluatorRule) -> dict[str, Any]:
         "evaluator_name": evaluator.name,
         "evaluator_type": evaluator.type,
         "evaluator_version": 1,
-        "evaluators": [{"structured": _structured_json(evaluator)}],
-        "code_evaluators": None,
+        "evaluators": (
+            None if evaluator.is_code else [{"structured": _structured_json(evaluator)}]
+        ),
+        "code_evaluators": [_code_json(evaluator)] if evaluator.is_code else None,
         "effective_spend_limit": _limit_json(rule),
         "max_calls_per_day": rule.max_calls_per_day,
         "created_at": rule.created_at,

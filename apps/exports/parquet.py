@@ -35,7 +35,7 @@ def _to_json(value: Any) -> str | None:
 
 
 def _read_payload(payload: Payload) -> Callable[[RunDetail], Any]:
-    return lambda run: _to_json(run.payloads.get(payload))
+    return lambda run: _to_json(run.stored(payload))
 
 
 def _read_detail(name: str) -> Callable[[RunDetail], Any]:

@@ -21,7 +21,7 @@ from apps.exports.models import BulkExport, ExportPart, ExportStatus
 from apps.exports.parquet import FEEDBACK, FIELDS, required_payloads, to_parquet
 from apps.exports.writers import Writer, create_writer
 from apps.feedback.services import score_stats
-from apps.trace_store import RunDetail, RunQuery, filters, run_store
+from apps.trace_store import RunDetail, RunQuery, cursors, filters, run_store
 
 logger = logging.getLogger(__name__)
 
@@ -133,9 +133,12 @@ def _next_runs(
             cursor=cursor,
             payloads=required_payloads(fields),
         )
-        runs += page.runs
-        size += sum(len(text) for run in page.runs for text in run.payloads.values())
         cursor = page.next_cursor
+        for run in page.runs:
+            runs.append(run)
+            size += sum(len(run.stored(payload) or b"") for payload in run.payloads)
+            if size >= MAX_FILE_BYTES and run is not page.runs[-1]:
+                return runs, cursors.encode_cursor(run.row.partition_time, run.row.id)
         if cursor is None:
             break
     return runs, cursor

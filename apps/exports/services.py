@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from apps.audit.actions import Action
 from apps.audit.services import Target, record
+from apps.core.tenancy import check_row_limit
 from apps.exports import dispatch, errors
 from apps.exports.errors import WriteFailed
 from apps.exports.models import BulkExport, Destination, ExportPart, ExportStatus
@@ -18,6 +19,9 @@ from apps.exports.writers import test_write
 from apps.organizations.models import Workspace
 
 MAX_DAYS = 3700
+MAX_DESTINATIONS = 100
+MAX_OPEN_EXPORTS = 100
+"""Of a workspace; with schedules."""
 
 
 def create_destination(
@@ -28,6 +32,8 @@ def create_destination(
     _check_writable(destination)
     with transaction.atomic():
         destination.save(force_insert=True)
+        destinations = Destination.objects.for_workspace(destination.workspace_id)
+        check_row_limit(destinations, MAX_DESTINATIONS, "destinations of a workspace")
         _record(Action.EXPORT_DESTINATION_CREATED, destination)
     return destination
 
@@ -72,6 +78,10 @@ def create_export(*, export: BulkExport) -> BulkExport:
         export.next_window_at = export.start_time
         export.status = ExportStatus.RUNNING
     export.save(force_insert=True)
+    exports = BulkExport.objects.for_workspace(export.workspace_id)
+    open_exports = exports.filter(status__in=[ExportStatus.CREATED, ExportStatus.RUNNING])
+    if export.source_id is None:  # no window of a schedule
+        check_row_limit(open_exports, MAX_OPEN_EXPORTS, "unfinished exports of a workspace")
     record(
         Action.EXPORT_CREATED,
         Target("export", export.pk, export.destination.name),

@@ -27,8 +27,12 @@ class Loop(asyncio.SelectorEventLoop):
     """An event loop with cheap `call_soon_threadsafe`, which survives `sys.exit` in a task.
 
     LangGraph passes each streamed part through `call_soon_threadsafe`, mostly on the loop's own
-    thread, where the two system calls of a wake-up are unnecessary.
+    thread, where the two system calls of a wake-up are unnecessary. It is also where writers of
+    parts can be held back.
     """
+
+    delay_writer: Callable[[int], None] | None = None
+    """Called for each part with the number of parts in its queue; may block."""
 
     def __init__(self) -> None:
         self.selector = TimedSelector()
@@ -38,6 +42,10 @@ class Loop(asyncio.SelectorEventLoop):
     def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Any = None
     ) -> asyncio.Handle:
+        if self.delay_writer is not None:
+            queue = getattr(callback, "__self__", None)
+            if isinstance(queue, asyncio.Queue):
+                self.delay_writer(queue.qsize())
         if threading.get_ident() == self._own_thread:
             return self.call_soon(callback, *args, context=context)
         return super().call_soon_threadsafe(callback, *args, context=context)

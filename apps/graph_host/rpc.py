@@ -8,6 +8,8 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from .backpressure import Backpressure
+from .event_loop import Loop
 from .wire import Frame, Link, LinkClosed, encode
 
 T = TypeVar("T")
@@ -26,6 +28,7 @@ class RpcClient:
         self._numbers = itertools.count(1)
         self._pending: dict[int, asyncio.Future[Any]] = {}
         self._thread = threading.get_ident()
+        self.backpressure = Backpressure(link, self.loop) if isinstance(self.loop, Loop) else None
 
     @property
     def is_loop_thread(self) -> bool:

@@ -18,6 +18,7 @@ from langgraph.types import Command
 
 from . import channels, encoding
 from .checkpoint_cache import RunCache, StoredCheckpoint
+from .event_loop import Loop
 from .events import Converter, Event, Modes
 from .failure_log import error_text, log_failure
 from .graphs import AnyGraph, Graph, known_context, to_command
@@ -112,6 +113,9 @@ class RunExecution:
         )
         self._channels = channels.ThreadEvents()
         self.has_ended = False
+        loop, backpressure = asyncio.get_running_loop(), channel.rpc.backpressure
+        if isinstance(loop, Loop) and backpressure is not None:
+            loop.delay_writer = backpressure.delay_writer
         if "head" in start:
             self._cache.prime_head(StoredCheckpoint.parse(start["head"]) if start["head"] else None)
 

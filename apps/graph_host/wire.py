@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import socket
 import struct
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -117,11 +118,13 @@ class Link:
         on_close: Callable[[BaseException | None], None],
         max_unsent_bytes: int | None = None,
         *,
+        on_handled: Callable[[int, float], None] | None = None,
         is_peer_trusted: bool = False,
     ) -> None:
         """Above `max_unsent_bytes`, the link is closed: the peer does not read.
 
-        An untrusted peer's frame that exceeds `frame_limits` closes it too.
+        An untrusted peer's frame that exceeds `frame_limits` closes it too. `on_handled` is called
+        after each read with its bytes and the seconds that their frames took.
         """
         sock.setblocking(False)
         self._sock = sock
@@ -129,6 +132,7 @@ class Link:
         self._loop = asyncio.get_running_loop()
         self._on_frame = on_frame
         self._on_close = on_close
+        self._on_handled = on_handled
         self._decoder = Decoder(is_peer_trusted=is_peer_trusted)
         self._parts: list[bytes] = []
         self._partial = b""
@@ -159,6 +163,10 @@ class Link:
         if not self._scheduled and not self._writing:
             self._scheduled = True
             self._loop.call_soon(self._flush)
+
+    @property
+    def unsent_bytes(self) -> int:
+        return self._unsent_bytes
 
     @property
     def is_full(self) -> bool:
@@ -199,6 +207,29 @@ class Link:
         if not self.is_full:
             self._release()
 
+    def flush_blocking(self) -> None:
+        """Block the loop's thread until the peer has read all but what the socket buffers."""
+        if self.closed:
+            return
+        self._sock.setblocking(True)
+        try:
+            self._send_all()
+        except OSError as error:
+            self.close(error)
+            return
+        self._sock.setblocking(False)
+        if self._writing:
+            self._writing = False
+            self._loop.remove_writer(self._fd)
+        self._release()
+
+    def _send_all(self) -> None:
+        """Send the unsent frames on the socket, which must be blocking."""
+        data = b"".join((self._partial, *self._parts))
+        self._parts.clear()
+        self._partial, self._unsent_bytes = b"", 0
+        self._sock.sendall(data)
+
     def _release(self) -> None:
         while self._drain_waiters:
             waiter = self._drain_waiters.popleft()
@@ -219,7 +250,7 @@ class Link:
             self._reading = True
             self._loop.add_reader(self._fd, self._read)
             # Frames that had arrived before the pause.
-            self._loop.call_soon(self._handle, b"")
+            self._loop.call_soon(self._handle_measured, b"")
 
     def _read(self) -> None:
         try:
@@ -232,7 +263,15 @@ class Link:
         if not data:
             self.close(None)
             return
+        self._handle_measured(data)
+
+    def _handle_measured(self, data: bytes) -> None:
+        if self._on_handled is None:
+            self._handle(data)
+            return
+        started_at = time.perf_counter()
         self._handle(data)
+        self._on_handled(len(data), time.perf_counter() - started_at)
 
     def _takes_frames(self) -> bool:
         return self._reading and not self.closed
@@ -258,10 +297,7 @@ class Link:
         early: list[Frame] = []
         self._sock.setblocking(True)
         try:
-            data = b"".join((self._partial, *self._parts))
-            self._parts.clear()
-            self._partial, self._unsent_bytes = b"", 0
-            self._sock.sendall(data)
+            self._send_all()
             while True:
                 received = self._sock.recv(_READ_BYTES)
                 if not received:

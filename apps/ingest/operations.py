@@ -141,6 +141,6 @@ def parse_timestamp(value: str | float | None, field_name: str) -> datetime | No
     if value is None:
         return None
     try:
-        return timestamps.parse_timestamp(value, field_name)
+        return timestamps.correct_unit(timestamps.parse_timestamp(value, field_name))
     except ValueError as error:
         raise RejectedItem(str(error), "bad_time") from None

@@ -47,7 +47,7 @@ class ProgramFailed(Exception):
 
 def run_program(name: str, arguments: Sequence[str], database: Mapping[str, Any]) -> None:
     """Run the program against the database, without its password on the command line."""
-    process = subprocess.run(
+    process = subprocess.run(  # noqa: S603 -- a program of PostgreSQL, for an operator
         [_find_program(name), *arguments],
         env=_environment(database),
         capture_output=True,

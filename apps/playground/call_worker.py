@@ -50,8 +50,8 @@ class CallQueue(Protocol):
     def claim(self, limit: int, excluded: Collection[UUID]) -> Sequence[LeasedCall]:
         """Lease due calls of organizations that are not excluded, and prepare their requests."""
 
-    def extend(self, attempts: dict[UUID, int]) -> set[UUID]:
-        """Extend the leases of the attempts; return the ids that this process still holds."""
+    def extend(self, calls: Any) -> set[UUID]:
+        """Extend the leases of these claimed calls; return the ids that this process holds."""
 
     async def make(self, claimed: Any) -> Any:
         """Make the call; return its end, or the time at which it is to be made again."""
@@ -66,8 +66,14 @@ class CallQueue(Protocol):
 class CallWorker(LoopWorker):
     """Claims due calls, makes them, and records their ends."""
 
-    def __init__(self, queue: CallQueue | None = None, name: str = "model-calls") -> None:
+    def __init__(
+        self,
+        queue: CallQueue | None = None,
+        name: str = "model-calls",
+        max_concurrent: int = MAX_CONCURRENT,
+    ) -> None:
         self._queue: CallQueue = queue or ModelCallQueue()
+        self._max_concurrent = max_concurrent
         self._calls: dict[UUID, tuple[LeasedCall, asyncio.Task[None]]] = {}
         self._per_organization: Counter[UUID] = Counter()
         super().__init__(name)
@@ -76,10 +82,10 @@ class CallWorker(LoopWorker):
         return [self._extend_leases()]
 
     async def _start_due(self) -> None:
-        while free := MAX_CONCURRENT - len(self._calls):
+        while free := self._max_concurrent - len(self._calls):
             # A batch may be of one organization: it takes half of what is free, too.
             capacity = min(BATCH_SIZE, (free + 1) // 2)
-            full = find_full(self._per_organization)
+            full = find_full(self._per_organization, self._max_concurrent)
             claimed = await self._in_database(self._queue.claim, capacity, full)
             for call in claimed:
                 self._per_organization[call.organization_id] += 1
@@ -90,17 +96,17 @@ class CallWorker(LoopWorker):
     async def _extend_leases(self) -> None:
         while True:
             await asyncio.sleep(EXTEND_SECONDS)
-            attempts = {call_id: call.attempt for call_id, (call, _) in self._calls.items()}
-            if not attempts:
+            calls = [call for call, _ in self._calls.values()]
+            if not calls:
                 continue
             try:
-                held = await self._in_database(self._queue.extend, attempts)
+                held = await self._in_database(self._queue.extend, calls)
             except Exception:
                 log.exception("Extending the leases of calls failed; the next time retries.")
                 continue
-            for call_id, attempt in attempts.items():
-                entry = self._calls.get(call_id)
-                if entry is not None and call_id not in held and entry[0].attempt == attempt:
+            for call in calls:
+                entry = self._calls.get(call.id)
+                if entry is not None and call.id not in held and entry[0] is call:
                     entry[1].cancel()
 
     async def _make(self, claimed: LeasedCall) -> None:
@@ -125,13 +131,13 @@ class CallWorker(LoopWorker):
             await self._in_database(self._queue.record_end, claimed, outcome)
 
 
-def find_full(counts: Mapping[UUID, int]) -> list[UUID]:
+def find_full(counts: Mapping[UUID, int], maximum: int = MAX_CONCURRENT) -> list[UUID]:
     """The organizations that may make no further call now, so that the next one finds a place."""
     total = sum(counts.values())
     return [
         organization_id
         for organization_id, count in counts.items()
-        if count >= max(1, (MAX_CONCURRENT - (total - count)) // 2)
+        if count >= max(1, (maximum - (total - count)) // 2)
     ]
 
 
@@ -160,8 +166,8 @@ class ModelCallQueue:
     def claim(self, limit: int, excluded: Collection[UUID]) -> Sequence[ClaimedCall]:
         return model_calls.claim(limit, excluded)
 
-    def extend(self, attempts: dict[UUID, int]) -> set[UUID]:
-        return model_calls.extend(attempts)
+    def extend(self, calls: Collection[ClaimedCall]) -> set[UUID]:
+        return model_calls.extend({call.id: call.attempt for call in calls})
 
     async def make(self, claimed: ClaimedCall) -> ModelCallResult | datetime:
         return await make_call(claimed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
@@ -40,6 +40,16 @@ class PromptReference(msgspec.Struct, forbid_unknown_fields=True):
     commit: str
 
 
+class AgentChoice(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """The deployed agent that a column calls in place of a model."""
+
+    slug: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,80}$")]
+    assistant: str = ""
+    """The id of an assistant; empty for the default one of the agent's first graph."""
+    context: dict[str, Any] = {}
+    """The configuration of the run."""
+
+
 class Setting(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     messages: list[ChatMessage]
     model: ModelSettings
@@ -48,6 +58,7 @@ class Setting(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     template_format: TemplateFormat = "f-string"
     tools: list[ChatTool] = []
     response_schema: dict[str, Any] | None = None
+    agent: AgentChoice | None = None
 
 
 class PromptColumn(msgspec.Struct, forbid_unknown_fields=True):
@@ -71,6 +82,13 @@ class State(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     variables: dict[str, Any] = {}
     dataset: DatasetChoice | None = None
     view: dict[str, Any] = {}
+
+
+class RenderBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """The prompt of a column, and values of its variables."""
+
+    setting: Setting
+    variables: dict[str, Any] = {}
 
 
 class StreamBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -120,6 +138,12 @@ def check_setting(setting: Setting) -> None:
         raise BadSetting(f"A prompt has at most {MAX_MESSAGES} messages and {MAX_TOOLS} tools.")
     if len(setting.name) > MAX_NAME_LENGTH:
         raise BadSetting(f"A name has at most {MAX_NAME_LENGTH} characters.")
+
+
+def require_model(setting: Setting) -> None:
+    """Raise `BadSetting` for a column that calls an agent."""
+    if setting.agent is not None:
+        raise BadSetting("The column calls an agent, not a model.")
 
 
 def check_state(state: State) -> dict[str, Any]:

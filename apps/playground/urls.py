@@ -10,6 +10,7 @@ urlpatterns = [
     *api,
     path(f"{_PLAYGROUND}/models", views.models, name="playground-models"),
     path(f"{_PLAYGROUND}/stream", views.stream, name="playground-stream"),
+    path(f"{_PLAYGROUND}/messages", views.rendered, name="playground-messages"),
     path(f"{_PLAYGROUND}/tools/call", views.tool_call, name="playground-tool-call"),
     path(f"{_PLAYGROUND}/draft", views.draft, name="playground-draft"),
     path(f"{_PLAYGROUND}/shares", views.shares, name="playground-shares"),

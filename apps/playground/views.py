@@ -27,8 +27,17 @@ from apps.playground.services import (
 from apps.playground.services.experiments import ExperimentBody
 from apps.playground.services.prompt_commits import CommitBody
 from apps.playground.services.tool_calls import ToolCallBody
-from apps.playground.setting import MAX_COLUMNS, State, StreamBody, decode
+from apps.playground.setting import (
+    MAX_COLUMNS,
+    RenderBody,
+    State,
+    StreamBody,
+    check_setting,
+    decode,
+)
+from apps.playground.templates import render_messages
 from apps.playground.wire import ShareBody
+from apps.providers.adapters.openai import build_message
 from apps.web_ui.pages import PageRequest, workspace_page
 
 EVENT_STREAM = "text/event-stream; charset=utf-8"
@@ -55,6 +64,16 @@ def stream(request: PageRequest) -> HttpResponseBase:
     return LoopResponse(
         streaming.stream_column(column), content_type=EVENT_STREAM, headers=STREAM_HEADERS
     )
+
+
+@require_POST
+@workspace_page(Permission.PROMPTS_READ)
+def rendered(request: PageRequest) -> HttpResponse:
+    """Fill the variables in; return the messages as agents and Chat Completions take them."""
+    body = decode(request.body, RenderBody)
+    check_setting(body.setting)
+    messages = render_messages(body.setting, body.variables)
+    return json_response({"messages": [build_message(message) for message in messages]})
 
 
 @require_POST
@@ -106,7 +125,7 @@ def share(request: PageRequest, share_id: UUID) -> HttpResponse:
 @require_GET
 @workspace_page(Permission.PROMPTS_READ)
 def filled_in(request: PageRequest) -> HttpResponse:
-    """Return columns filled in from a run, a prompt, an example or a link."""
+    """Return columns filled in from a run, a prompt, an example, an agent or a link."""
     caller = request.caller
     if run_id := request.GET.get("run"):
         return json_response(prefill.from_run(caller, _parse_id(run_id)))
@@ -115,9 +134,11 @@ def filled_in(request: PageRequest) -> HttpResponse:
         return json_response(prefill.from_prompt(caller, repo, commit))
     if example_id := request.GET.get("example"):
         return json_response(prefill.from_example(caller, _parse_id(example_id)))
+    if slug := request.GET.get("agent"):
+        return json_response(prefill.from_agent(caller, slug[:80]))
     if share_id := request.GET.get("share"):
         return json_response(prefill.from_share(caller, _parse_id(share_id)))
-    raise core_errors.BadRequest("Name a `run`, `prompt`, `example` or `share`.")
+    raise core_errors.BadRequest("Name a `run`, `prompt`, `example`, `agent` or `share`.")
 
 
 def _parse_id(text: str) -> UUID:

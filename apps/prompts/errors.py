@@ -37,6 +37,10 @@ class TooManyRepositories(errors.Invalid):
     code, detail = "too_many_repositories", "The workspace has the maximum number of repositories."
 
 
+class PromptStorageFull(errors.Invalid):
+    code, detail = "prompt_storage_full", "The commits of the workspace take up all of its storage."
+
+
 class WrongRepositoryType(errors.BadRequest):
     """Prompts have manifests, agents and skills have directories of files."""
 

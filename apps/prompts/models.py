@@ -48,6 +48,8 @@ class Repository(WorkspaceOwned):
     head = models.ForeignKey("Commit", models.SET_NULL, null=True, related_name="+")
     """The latest commit."""
     num_commits = models.PositiveIntegerField(default=0)
+    stored_bytes = models.BigIntegerField(default=0, db_default=0)
+    """The JSON of all commits, of which a workspace has a limit."""
     num_likes = models.PositiveIntegerField(default=0)
     num_downloads = models.BigIntegerField(default=0)
     num_views = models.BigIntegerField(default=0)

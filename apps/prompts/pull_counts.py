@@ -15,6 +15,12 @@ from django.db import connection, transaction
 
 from apps.core.periodic_flush import PeriodicFlush
 
+# In the order of all other writers: the repository before its commits, and repositories by id.
+_LOCK_REPOSITORIES = """
+SELECT 1 FROM prompts_repository
+WHERE id IN (SELECT repository_id FROM prompts_commit WHERE id = ANY(%s::uuid[]))
+ORDER BY id FOR NO KEY UPDATE
+"""
 _ADD_TO_COMMITS = """
 UPDATE prompts_commit c
 SET num_downloads = c.num_downloads + counted.downloads, num_views = c.num_views + counted.views
@@ -56,6 +62,7 @@ def flush() -> None:
     params: list[Any] = [ids, [downloads[id_] for id_ in ids], [views[id_] for id_ in ids]]
     try:
         with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(_LOCK_REPOSITORIES, params[:1])
             cursor.execute(_ADD_TO_COMMITS, params)
             cursor.execute(_ADD_TO_REPOSITORIES, params)
     except BaseException:

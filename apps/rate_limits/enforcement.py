@@ -21,6 +21,7 @@ from apps.rate_limits.row_matching import (
     CATCH_ALL,
     address_row,
     counted_path,
+    find_workspace,
     is_counted,
     row_for,
 )
@@ -50,7 +51,7 @@ def check(
         # A row by address needs no identity, so no key is looked up.
         if (row := address_row(method, normalized)) is not None:
             return consume(row, address_identity(remote))
-        identity = identify(headers, remote, user)
+        identity = identify(headers, remote, user, find_workspace(path))
         return consume(row_for(method, normalized, identity.kind), identity)
     except DatabaseError:
         metrics.limits.labels(CATCH_ALL.category, "unchecked").inc()

@@ -35,8 +35,11 @@ def identify(
     headers: Mapping[str, str],
     remote: str,
     user: Callable[[], User | None],
+    workspace: str = "",
 ) -> Identity:
     """Return the identity. `headers` is case-insensitive; `user` returns the session's user.
+
+    `workspace` is the id in the path, if there is one; else a header names the workspace.
 
     `remote` is the client address, for which the web process trusts X-Forwarded-For of configured
     proxies only.
@@ -51,7 +54,8 @@ def identify(
     claimed = headers.get("X-User-Id")
     if session_user is None or claimed not in (None, "", str(session_user.pk)):
         return address_identity(remote)
-    organization_id = _organization_of(session_user, headers.get("X-Tenant-Id") or "")
+    workspace = workspace or headers.get("X-Tenant-Id") or ""
+    organization_id = _organization_of(session_user, workspace)
     return Identity(IdentityKind.USER, f"{session_user.pk} {network(remote)}", organization_id)
 
 

@@ -39,6 +39,8 @@ _OUTSIDE_EXACTLY = frozenset(
 )
 # Routes of the API below a first segment of pages.
 _COUNTED_EXACTLY = frozenset({"/prompts/invoke_prompt", "/prompts/canvas"})
+# Requests of pages that the API offers, too: above all model calls.
+_COUNTED_OF_PAGES = re.compile(rf"/o/({_UUID})/(?:playground/.+|evaluators/try)")
 _SHARED_PAGE = re.compile(rf"/public/{_UUID}/[rd](?:/(?:{_UUID}|transcript|experiments))?")
 
 
@@ -51,11 +53,17 @@ def counted_path(path: str) -> str:
 
 def is_counted(path: str) -> bool:
     """Whether requests to the canonical path are limited; pages and agents are not."""
-    if path in _COUNTED_EXACTLY:
+    if path in _COUNTED_EXACTLY or _COUNTED_OF_PAGES.fullmatch(path):
         return True
     if path in _OUTSIDE_EXACTLY or path[1:].partition("/")[0] in _OUTSIDE:
         return False
     return _SHARED_PAGE.fullmatch(path) is None
+
+
+def find_workspace(path: str) -> str:
+    """Return the workspace's id in the canonical path of a counted route of pages, or ""."""
+    match = _COUNTED_OF_PAGES.fullmatch(path)
+    return "" if match is None else match[1]
 
 
 @dataclass(slots=True)

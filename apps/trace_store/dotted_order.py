@@ -1,7 +1,7 @@
 """Dotted orders: `<time>Z<run id>` of each run from the root down, joined by dots.
 
 Their string order is the depth-first order of the tree. The text is stored byte for byte, because
-some clients put a counter into the last digits of the time.
+some clients put a counter into the last digits of the time, except for times in a wrong unit.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
+
+from apps.core.timestamps import correct_unit
 
 _TIME_LENGTH = 22  # YYYYMMDDTHHMMSSffffffZ
 SEGMENT_LENGTH = _TIME_LENGTH + 36
@@ -44,9 +46,12 @@ def latest_start_time(now: datetime | None = None) -> datetime:
 
 
 def format_segment(timestamp: datetime, run_id: UUID) -> str:
-    timestamp = timestamp.astimezone(UTC)
+    return f"{_format_time(timestamp.astimezone(UTC))}{run_id}"
+
+
+def _format_time(timestamp: datetime) -> str:
     # %Y does not pad early years with zeros.
-    return f"{timestamp.year:04d}{timestamp:%m%dT%H%M%S%fZ}{run_id}"
+    return f"{timestamp.year:04d}{timestamp:%m%dT%H%M%S%fZ}"
 
 
 def parse_position(
@@ -56,7 +61,12 @@ def parse_position(
     trace_id: UUID | None = None,
     parent_run_id: UUID | None = None,
 ) -> TreePosition:
-    """Parse a dotted order. Raises `InvalidDottedOrder` if it contradicts the given ids."""
+    """Parse a dotted order, and correct times in a wrong unit.
+
+    Raises `InvalidDottedOrder` if it contradicts the given ids.
+    """
+    if dotted_order.startswith("1970") or ".1970" in dotted_order:
+        dotted_order = _correct_units(dotted_order)
     # Fast path: compare hexadecimal digits, which is cheaper than building UUIDs.
     length = len(dotted_order)
     try:
@@ -84,6 +94,18 @@ def parse_position(
     except ValueError:
         return _parse_strictly(dotted_order, run_id, trace_id, parent_run_id)
     return TreePosition(dotted_order, trace_id, parent_run_id, partition_time)
+
+
+def _correct_units(dotted_order: str) -> str:
+    segments = dotted_order.split(".")
+    for number, segment in enumerate(segments):
+        try:
+            time = _parse_time(segment)
+        except ValueError:
+            continue
+        if (corrected := correct_unit(time)) != time:
+            segments[number] = _format_time(corrected) + segment[_TIME_LENGTH:]
+    return ".".join(segments)
 
 
 def _same_id(text: str, run_id: UUID) -> bool:

@@ -89,6 +89,14 @@ class RunReader(Protocol):
         with some matches is then short and has a cursor.
         """
 
+    def load_payloads(
+        self, runs: Sequence[RunDetail], payloads: Collection[Payload]
+    ) -> Sequence[RunDetail]:
+        """Return these runs of one workspace, in their order, with the payloads.
+
+        Of many runs with large payloads, only the first are loaded: see `RunDetail`.
+        """
+
     def find_examples(
         self,
         workspace_id: UUID,

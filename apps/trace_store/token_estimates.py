@@ -31,8 +31,10 @@ def estimate_tokens(run: RunDetail) -> TokenEstimate | None:
 
     Needs the payloads `inputs` and `outputs`.
     """
+    if not run.row.is_model_call or run.row.usage.total_tokens is not None:
+        return None
     inputs, outputs = run.json(Payload.INPUTS), run.json(Payload.OUTPUTS)
-    if not run.row.is_model_call or run.row.usage.total_tokens is not None or outputs is None:
+    if outputs is None:
         return None
     if len(inputs or b"") + len(outputs) > MAX_PAYLOAD_BYTES:
         return None

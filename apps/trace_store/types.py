@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from apps.core.json import Fragment
+from apps.core.json import Fragment, LazyFragment
 from apps.trace_store.dotted_order import TreePosition
 from apps.trace_store.filters.nodes import Expression
 from apps.trace_store.media import is_media_name, restore_media
@@ -208,20 +208,46 @@ class RunDetail:
     """A run with the requested payloads."""
 
     row: RunRow
-    payloads: Mapping[Payload, Fragment]
-    """The stored JSON, in which references stand for large media; see `apps.trace_store.media`."""
+    payloads: Mapping[Payload, Fragment | LazyFragment]
+    """The stored JSON, in which references stand for large media; see `apps.trace_store.media`.
+
+    Of many runs with large payloads, only the first are loaded.
+    """
+
+    def stored(self, payload: Payload) -> Fragment | None:
+        """The stored JSON; None if the run has none."""
+        text = self.payloads.get(payload)
+        return Fragment(text.load()) if isinstance(text, LazyFragment) else text
 
     def json(self, payload: Payload) -> Fragment | None:
         """The JSON that was sent; None if the run has none."""
-        text = self.payloads.get(payload)
+        text = self.stored(payload)
         if text is None or not self.row.attachments:
             return text
         return Fragment(restore_media(text, self.row.attachments))
+
+    def embedded(self, payload: Payload) -> Fragment | LazyFragment | None:
+        """The JSON that was sent, to be encoded as a part of a response; see `iterate_encoded`."""
+        text = self.payloads.get(payload)
+        if isinstance(text, LazyFragment) and self.row.attachments:
+            return RestoredFragment(text, self.row.attachments)
+        return text if isinstance(text, LazyFragment) else self.json(payload)
 
     def value(self, payload: Payload) -> Any:
         """The parsed payload; None if the run has none."""
         text = self.json(payload)
         return None if text is None else json.loads(text)
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredFragment(LazyFragment):
+    """A payload that is loaded when it is encoded, with its media."""
+
+    text: LazyFragment
+    attachments: Sequence[Attachment]
+
+    def load(self) -> bytes:
+        return restore_media(self.text.load(), self.attachments)
 
 
 class SortField(StrEnum):

@@ -92,7 +92,7 @@ def main() -> None:
     # A change of user clears the death signal, so request it afterwards.
     tie_to_parent(options.parent, options.deadly)
     os.umask(0o077)
-    os.execv(options.program[0], options.program)
+    os.execv(options.program[0], options.program)  # noqa: S606 -- a program of the supervisor
 
 
 if __name__ == "__main__":

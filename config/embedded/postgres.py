@@ -159,7 +159,7 @@ class Postgres:
         try:
             with _with_user_name(draft) as wrapper:
                 command = ParentBoundProcess(uid=uid, needs=[draft]).command([*wrapper, *arguments])
-                process = subprocess.run(command, capture_output=True, text=True, check=False)
+                process = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 -- `initdb` with constant arguments
             if process.returncode != 0:
                 last = (process.stderr.strip() or process.stdout.strip()).splitlines()[-1:]
                 raise CannotStart(f"PostgreSQL could not create its data folder: {' '.join(last)}")

@@ -9,11 +9,12 @@ from uuid import uuid4
 from apps.agent_runtime.engine_thread import EngineThread
 from apps.agent_server.models import AgentRun, Thread
 from apps.deployments.models import Deployment, Revision
+from apps.organizations.models import Workspace
 from tests.factories.organizations import WorkspaceFactory
 
 
-def make_revision() -> Revision:
-    workspace = WorkspaceFactory()
+def make_revision(workspace: Workspace | None = None) -> Revision:
+    workspace = workspace or WorkspaceFactory()
     name = f"agent-{uuid4().hex[:8]}"
     deployment = Deployment(workspace=workspace, name=name, slug=name)
     deployment.save()

@@ -12,14 +12,18 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from apps.agent_runtime.db.group_commit import GroupCommitWriter
 from apps.agent_runtime.engine_thread import EngineThread
 from apps.agent_runtime.graph_calls.call_session import GraphCall
 from apps.agent_runtime.hosts import request_tasks
 from apps.agent_runtime.hosts.launch import RevisionRef, StartingHost
 from apps.agent_runtime.hosts.request_tasks import RequestTasks
+from apps.agent_server.models import AgentRun
 from apps.graph_host.wire import PROTOCOL, Decoder, encode
 from tests.agent_runtime.factories import execute, make_run, make_thread
+from tests.installation import PATIENCE_SECONDS
 
+MB = 1_048_576
 HUGE = 10**15
 """`bytes(HUGE)` would allocate a petabyte."""
 GOOD_HELLO = {"protocol": PROTOCOL, "graphs": {}}
@@ -126,6 +130,75 @@ def test_a_malformed_frame_of_a_run_is_ignored(hostile_engine, revision, listen,
     run.refresh_from_db()
     assert (run.status, run.attempt) == ("success", 1)
     assert [name for name, _ in events] == ["metadata", "end"]
+
+
+@pytest.mark.parametrize("kind", ["events", "put"])
+def test_a_flood_does_not_enlarge_the_transactions_of_others(
+    hostile_engine, revision, listen, monkeypatch, kind
+):
+    """60 MB, as fast as the engine reads, were up to 32 MB in one transaction."""
+    sizes, execute_batch = [], GroupCommitWriter._execute_batch
+
+    async def note_size(writer, connection, batch, **options):
+        sizes.append(sum(entry.size for entry in batch.entries))
+        await execute_batch(writer, connection, batch, **options)
+
+    monkeypatch.setattr(GroupCommitWriter, "_execute_batch", note_size)
+    thread = make_thread(revision)
+    data = b'"' + b"x" * 100_000 + b'"'
+    frames = {
+        "events": lambda: ["events", 0, [["values", data]]],
+        "put": lambda: [
+            "put", 0, str(thread.thread_id), "", str(uuid4()), None, "msgpack", data, b"{}", {}, [],
+        ],
+    }  # fmt: skip
+    flood = [frames[kind]() for _ in range(600)]
+    engine = hostile_engine(reply_to_start(*flood, ["done", 0, {"status": "success"}]))
+    run = make_run(thread, "x", resumable=True)
+
+    execute(engine, run.thread)
+    events = list(listen(run.pk))
+
+    assert events[-1] == ("end", {"status": "success"})
+    assert sum(sizes) > 50 * MB
+    assert max(sizes) < 4 * MB
+
+
+@pytest.fixture
+def stopping_run(hostile_engine, revision):
+    """Return a function that executes and cancels a run, whose host then sends these frames."""
+
+    def execute_and_cancel(*frames: list[Any]) -> AgentRun:
+        started = threading.Event()
+
+        def reply(frame: list[Any]) -> list[list[Any]]:
+            if frame[0] == "start":
+                started.set()
+                return [["events", frame[1], 0, [["values", b'"before"']]]]
+            stopping = [[kind, frame[1], *fields] for kind, *fields in frames]
+            return stopping if frame[0] == "cancel" else reply_to_start()(frame)
+
+        engine = hostile_engine(reply)
+        run = make_run(make_thread(revision), "x")
+        execute(engine, run.thread)
+        assert started.wait(PATIENCE_SECONDS)
+        AgentRun.unscoped.filter(pk=run.pk).update(cancel_action="interrupt")
+        engine.run(engine.engine.cancel_if_requested(run.pk))
+        return run
+
+    return execute_and_cancel
+
+
+def test_a_cancelled_run_that_goes_on_streaming_keeps_a_megabyte(stopping_run, listen):
+    flood = ["events", 0, [["values", b'"' + b"x" * 100_000 + b'"']]]
+    last = ["events", 0, [["values", b'"last"']]]
+
+    run = stopping_run(last, *[flood] * 100, ["done", 0, {"status": "cancelled"}])
+    events = list(listen(run.pk))
+
+    assert [data for _, data in events[1:3]] == ["before", "last"]
+    assert len(events) == 1 + 2 + 10 + 1  # `metadata` and `end` besides
+    assert events[-1] == ("end", {"status": "interrupted"})
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from apps.agent_runtime.db.checkpoint_reader import CheckpointReader
 from apps.agent_runtime.db.connection_pool import ConnectionPool
 from apps.agent_runtime.db.group_commit import GroupCommitWriter
 from apps.agent_runtime.db.write_batch import ClaimedRun
+from apps.agent_runtime.runs.pending_writes import PendingWrites
 from apps.agent_runtime.runs.run_session import RunSession, SessionServices
 from apps.agent_server.models import AgentRun
 from apps.graph_host.rpc import RpcClient
@@ -49,6 +50,7 @@ class WorkerEnd:
         self.services = SessionServices(
             writer=self.writer,
             publisher=None,
+            pending_writes=PendingWrites(self.writer.flush),
             checkpoints=CheckpointReader(self.pool),
             store=None,
             completion=None,

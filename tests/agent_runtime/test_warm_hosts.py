@@ -68,6 +68,34 @@ def test_only_the_most_recently_used_deployments_have_warm_hosts(engines, revisi
     assert list_hosts(engine) == {used.pk, deployed.pk}
 
 
+def test_organizations_have_warm_hosts_in_turn(engines, revision, checks):
+    """One that deploys often does not take the hosts of another."""
+    busy = [make_revision(revision.workspace) for _ in range(3)]
+    set_age(revision, hours=5)
+    other = make_revision()
+    set_age(other, days=2)
+
+    engine = engines(WARM_GRAPH_HOSTS=2)
+
+    wait_until(lambda: list_hosts(engine) == {busy[-1].pk, other.pk})
+    wait_for_checks(checks)
+    assert list_hosts(engine) == {busy[-1].pk, other.pk}
+
+
+def test_an_organization_that_deploys_without_end_has_few_starts(engines, revision, checks):
+    engine = engines(WARM_GRAPH_HOSTS=2)
+    wait_until(lambda: list_hosts(engine) == {revision.pk})
+    newer = [make_revision(revision.workspace)]
+    wait_until(lambda: newer[0].pk in list_hosts(engine))
+
+    newer += [make_revision(revision.workspace) for _ in range(3)]
+    wait_for_checks(checks)
+
+    assert list_hosts(engine) == {revision.pk, newer[0].pk}
+    other = make_revision()
+    wait_until(lambda: other.pk in list_hosts(engine))
+
+
 def test_a_deployment_that_was_not_used_for_a_week_has_no_warm_host(engines, revision):
     old, recent = revision, make_revision()
     set_age(old, days=8)

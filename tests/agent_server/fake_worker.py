@@ -46,12 +46,10 @@ class Worker:
         """
         ended, self._thread = self._thread, None
         run = await in_thread(_claim, ended) if ended else None
-        if run is not None:
-            return run
-        message = await self._redis.bzpopmin(messages.RUNS, timeout=60)
-        assert message is not None, "no message came"
-        run = await in_thread(_claim, UUID(bytes=message[1]))
-        assert run is not None, "the thread has no pending run"
+        while run is None:  # the first messages may be of runs that were claimed in this way
+            message = await self._redis.bzpopmin(messages.RUNS, timeout=60)
+            assert message is not None, "no message came"
+            run = await in_thread(_claim, UUID(bytes=message[1]))
         return run
 
     async def publish(self, run: AgentRun, *events: tuple[str, Any]) -> None:

@@ -105,6 +105,23 @@ def test_an_input_that_is_no_object_is_a_field_of_one(schema):
     assert schemas.is_output_wrapped
 
 
+def test_an_object_with_further_rules_stays_one_with_all_of_them():
+    schema = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "$defs": {"address": {"$anchor": "a", "type": "object"}},
+        "properties": {"phone": {"type": "string"}, "address": {"$ref": "#/$defs/address"}},
+        "allOf": [{"anyOf": [{"required": ["phone"]}]}],
+        "if": {"required": ["phone"]},
+        "then": {"required": ["address"]},
+        "additionalProperties": False,
+    }
+
+    schemas = build({"input_schema": schema})
+
+    assert (schemas.input_schema, schemas.is_input_wrapped) == (schema, False)
+
+
 def test_a_reference_at_the_root_is_followed():
     definition = {"type": "object", "properties": {"a": {"$ref": "#/$defs/B"}}}
     schema = {"$ref": "#/$defs/A", "$defs": {"A": definition, "B": {}, "C": {}}}

@@ -243,6 +243,7 @@ def test_initialize_agrees_on_a_version(post, agent, requested, agreed):
     result = response.json()["result"]
     assert result["protocolVersion"] == agreed
     assert result["capabilities"] == {
+        "logging": {},
         "tools": {"listChanged": False},
         "resources": {"listChanged": False},
     }
@@ -255,8 +256,11 @@ def test_initialize_without_a_version_is_invalid(post):
     assert (response.status_code, response.json()["error"]["code"]) == (400, -32602)
 
 
-def begin_session(post, **options: Any) -> str:
-    response = post(request("initialize", {"protocolVersion": "2025-11-25"}), **options)
+def begin_session(post, *offered: str, **options: Any) -> str:
+    """Begin a session of a client with these capabilities."""
+    capabilities = {name: {} for name in offered}
+    params = {"protocolVersion": "2025-11-25", "capabilities": capabilities}
+    response = post(request("initialize", params), **options)
     session: str = response["Mcp-Session-Id"]
     return session
 
@@ -295,7 +299,8 @@ def test_discovery_names_versions_and_capabilities(post, agent):
     result = post(body, **headers).json()["result"]
 
     assert STATELESS in result["supportedVersions"]
-    assert result["capabilities"] == {"tools": {}, "resources": {}}
+    assert result["capabilities"].keys() == {"tools", "resources", "logging", "extensions"}
+    assert result["capabilities"]["tools"] == {}
     assert (result["resultType"], result["cacheScope"], result["ttlMs"]) == (
         "complete",
         "private",
@@ -350,6 +355,74 @@ def test_stateless_call_names_its_tool_in_a_header(post):
     response = post(body, **{**headers, "Mcp-Name": "other"})
 
     assert (response.status_code, response.json()["error"]["code"]) == (400, -32020)
+
+
+@pytest.mark.parametrize(
+    ("header", "status"),
+    [("=?base64?YWdlbnQ=?=", 200), ("=?base64?YWdlbnQ?=", 400), ("=?base64?Z2VuYQ==?=", 400)],
+)
+def test_names_in_headers_may_be_in_base64(post, agent, header, status):
+    set_schemas(agent, input_schema={"type": "object", "required": ["city"]})
+    body, headers = stateless("tools/call", name="agent")
+
+    response = post(body, **{**headers, "Mcp-Name": header})
+
+    assert response.status_code == status
+    assert response.json().get("error", {}).get("code") == (-32020 if status == 400 else None)
+
+
+HEADERS_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "region": {"type": "string", "x-mcp-header": "Region"},
+        "count": {"type": "integer", "x-mcp-header": "Count"},
+        "dry": {"type": "boolean", "x-mcp-header": "Dry"},
+        "ratio": {"type": "number", "x-mcp-header": "Ratio"},
+        "place": {
+            "type": "object",
+            "properties": {"city": {"type": "string", "x-mcp-header": "City"}},
+        },
+        "never": {"type": "string"},
+    },
+    "required": ["never"],  # so that no call runs
+}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "headers", "is_valid"),
+    [
+        ({}, {}, True),
+        ({"region": "us"}, {"Mcp-Param-Region": "us"}, True),
+        ({"region": "us"}, {"mcp-param-region": " us "}, True),
+        ({"region": "us"}, {"Mcp-Param-Region": "=?base64?dXM=?="}, True),
+        ({"region": "=?base64?dXM="}, {"Mcp-Param-Region": "=?base64?dXM="}, True),
+        ({"region": "us"}, {"Mcp-Param-Region": "=?base64?dXM?="}, False),
+        ({"region": "us"}, {"Mcp-Param-Region": "=?base64?d!!M=?="}, False),
+        ({"region": "us"}, {"Mcp-Param-Region": "eu"}, False),
+        ({"region": "us"}, {}, False),
+        ({"region": None}, {}, True),
+        ({}, {"Mcp-Param-Region": "us"}, False),
+        ({"count": 42}, {"Mcp-Param-Count": "42.0"}, True),
+        ({"count": 42}, {"Mcp-Param-Count": "x"}, False),
+        ({"dry": True}, {"Mcp-Param-Dry": "true"}, True),
+        ({"dry": True}, {"Mcp-Param-Dry": "True"}, False),
+        ({"ratio": 0.5}, {}, True),  # not allowed for numbers
+        ({"place": {"city": "Rome"}}, {"Mcp-Param-City": "Rome"}, True),
+        ({"place": {"city": "Rome"}}, {}, False),
+        ({"place": 7}, {}, True),
+        ({}, {"Mcp-Param-Other": "x"}, True),
+    ],
+)
+def test_headers_that_repeat_arguments_must_match_them(post, agent, arguments, headers, is_valid):
+    set_schemas(agent, input_schema=HEADERS_SCHEMA)
+    body, own_headers = stateless("tools/call", name="agent", arguments=arguments)
+
+    response = post(body, **own_headers, **headers)
+
+    if is_valid:
+        assert response.json()["result"]["isError"] is True
+    else:
+        assert (response.status_code, response.json()["error"]["code"]) == (400, -32020)
 
 
 # Tools
@@ -605,7 +678,6 @@ async def test_a_stateless_client_cancels_by_closing_the_response(call, worker):
 
     async with call.open("POST", "/mcp", body, **headers) as client:
         run = await worker.claim_run()
-        await client.wait_for_start()
         client.disconnect()
         cancelled: UUID = await worker.next_cancelled_run()
         await worker.end(run, "interrupted")
@@ -757,10 +829,10 @@ async def test_a_user_who_declines_ends_the_call(call, worker):
 
 @pytest.mark.parametrize(
     "responses",
-    [None, [], {}, {"i1": {}}, {"i1": {"action": "accept"}}, {"i1": {"action": "accept",
-     "content": {"answer": 7}}}, {"i2": {"action": "accept", "content": {"answer": "x"}}}],
+    [[], 7, {"i1": {}}, {"i1": None}, {"i1": {"action": "accept"}}, {"i1": {"action": "accept",
+     "content": {"answer": 7}}}, {"i1": {"action": "accept", "content": {"other": "x"}}}],
 )  # fmt: skip
-async def test_missing_answers_are_refused_and_can_be_given_later(call, worker, responses):
+async def test_malformed_answers_are_refused_and_can_be_given_later(call, worker, responses):
     _, asked = await run_call(call, worker, QUESTION)
     body, headers = asking(requestState=asked["requestState"], inputResponses=responses)
 
@@ -775,6 +847,48 @@ async def test_missing_answers_are_refused_and_can_be_given_later(call, worker, 
 
     assert refused.json()["error"]["code"] == -32602
     assert result["structuredContent"] == {"a": 1}
+
+
+@pytest.mark.parametrize("responses", [None, {}, {"i1": accept("Rome")}, {"x": accept("Rome")}])
+async def test_missing_answers_are_asked_for_again(call, worker, responses):
+    _, asked = await run_call(call, worker, TWO_QUESTIONS)
+    body, headers = asking(requestState=asked["requestState"], inputResponses=responses)
+
+    again = (await call("POST", "/mcp", body, **headers)).json()["result"]
+    run, _ = await run_call(
+        call,
+        worker,
+        {"values": {}},
+        requestState=again["requestState"],
+        inputResponses={"i1": accept("Rome"), "i2": accept("one"), "unknown": {"other": 1}},
+    )
+
+    assert again["resultType"] == "input_required"
+    assert again["inputRequests"] == asked["inputRequests"]
+    assert run.kwargs["command"]["resume"] == {"i1": "Rome", "i2": "one"}
+
+
+async def test_each_round_of_questions_has_a_state_that_is_answered_once(call, worker):
+    _, first = await run_call(call, worker, QUESTION)
+    answers = {"i1": accept("Rome")}
+    _, second = await run_call(
+        call, worker, QUESTION, requestState=first["requestState"], inputResponses=answers
+    )
+    body, headers = asking(requestState=first["requestState"], inputResponses=answers)
+
+    replayed = await call("POST", "/mcp", body, **headers)
+    _, result = await run_call(
+        call,
+        worker,
+        {"values": {"a": 1}},
+        requestState=second["requestState"],
+        inputResponses=answers,
+    )
+
+    assert first["requestState"] != second["requestState"]
+    assert replayed.json()["error"]["code"] == -32602
+    assert result["structuredContent"] == {"a": 1}
+    assert await in_thread(AgentRun.unscoped.count) == 0  # deleted with their thread
 
 
 async def test_a_state_belongs_to_its_caller_and_its_tool(call, worker, agent, asgi_app):
@@ -796,14 +910,199 @@ async def test_a_state_belongs_to_its_caller_and_its_tool(call, worker, agent, a
     assert await in_thread(AgentRun.unscoped.count) == 1
 
 
-async def test_a_client_without_the_capability_gets_a_failed_result(call, worker):
+async def test_a_client_without_the_capability_learns_which_one_is_required(call, worker):
     body, headers = stateless("tools/call", name="agent")
     async with call.open("POST", "/mcp", body, **headers) as client:
         outcome = {"result": {"__interrupt__": [{"id": "a", "value": "Which city?"}]}}
         await worker.end(await worker.claim_run(), **outcome)
-        result = (await client.wait_for_end()).json()["result"]
+        answer = await client.wait_for_end()
 
-    assert result["content"][0]["text"] == ASKS
+    assert (answer.status, answer.json()["id"]) == (400, 1)
+    error = answer.json()["error"]
+    assert (error["code"], error["data"]) == (-32021, {"requiredCapabilities": {"elicitation": {}}})
+    assert "Which city?" in error["message"]
+
+
+# Requests that graphs name
+
+SAMPLE = {
+    "method": "sampling/createMessage",
+    "params": {
+        "messages": [{"role": "user", "content": {"type": "text", "text": "Greet"}}],
+        "maxTokens": 50,
+    },
+}
+ELICIT = {"method": "elicitation/create", "params": {"message": "Name?", "requestedSchema": FORM}}
+ROOTS = {"method": "roots/list"}
+MODEL_SAYS = {"role": "assistant", "content": {"type": "text", "text": "Hi"}, "model": "m"}
+
+
+def naming(**requests: Any) -> dict[str, Any]:
+    """The outcome of a run whose interrupt names these requests."""
+    interrupt = {"id": "i1", "value": {"inputRequests": requests}}
+    return {"values": {}, "interrupts": {"t": [interrupt]}}
+
+
+async def call_offering(call: Caller, worker, capabilities, outcome: dict[str, Any], **params: Any):
+    """Call the tool as a client with these capabilities; return the run and the response."""
+    body, headers = stateless("tools/call", name="agent", **params)
+    body["params"]["_meta"][f"{META}clientCapabilities"] = {name: {} for name in capabilities}
+    async with call.open("POST", "/mcp", body, **headers) as client:
+        run = await worker.claim_run()
+        await worker.end(run, **outcome)
+        return run, (await client.wait_for_end()).json()
+
+
+async def test_a_graph_names_requests_of_all_kinds(call, worker):
+    offered = ("elicitation", "sampling", "roots")
+    outcome = naming(user=ELICIT, greeting=SAMPLE, folders=ROOTS)
+    roots = {"roots": [{"uri": "file:///a"}]}
+    responses = {
+        "user": {"action": "accept", "content": {"city": "Rome"}},
+        "greeting": MODEL_SAYS,
+        "folders": roots,
+    }
+
+    _, answer = await call_offering(call, worker, offered, outcome)
+    asked = answer["result"]
+    run, _ = await call_offering(
+        call,
+        worker,
+        offered,
+        {"values": {}},
+        requestState=asked["requestState"],
+        inputResponses=responses,
+    )
+
+    assert asked["inputRequests"] == {
+        "user": ELICIT,
+        "greeting": SAMPLE,
+        "folders": {**ROOTS, "params": {}},
+    }
+    assert run.kwargs["command"]["resume"] == {
+        "user": {"city": "Rome"},
+        "greeting": MODEL_SAYS,
+        "folders": roots,
+    }
+
+
+async def test_a_client_is_asked_only_for_what_it_offers(call, worker):
+    _, answer = await call_offering(call, worker, ["sampling"], naming(user=ELICIT, hi=SAMPLE))
+    asked = answer["result"]
+    run, _ = await call_offering(
+        call,
+        worker,
+        ["sampling"],
+        {"values": {}},
+        requestState=asked["requestState"],
+        inputResponses={"hi": MODEL_SAYS, "user": {"action": "accept", "content": {"city": "x"}}},
+    )
+
+    assert asked["inputRequests"] == {"hi": SAMPLE}
+    assert run.kwargs["command"]["resume"] == {"user": None, "hi": MODEL_SAYS}
+
+
+@pytest.mark.parametrize(
+    ("modes", "is_asked"), [({}, True), ({"form": {}, "url": {}}, True), ({"url": {}}, False)]
+)
+async def test_a_client_is_asked_by_a_form_only_if_it_shows_forms(call, worker, modes, is_asked):
+    body, headers = stateless("tools/call", name="agent")
+    body["params"]["_meta"][f"{META}clientCapabilities"] = {"elicitation": modes}
+
+    async with call.open("POST", "/mcp", body, **headers) as client:
+        await worker.end(await worker.claim_run(), **naming(user=ELICIT))
+        answer = await client.wait_for_end()
+
+    assert answer.status == (200 if is_asked else 400)
+    assert ("result" in answer.json()) == is_asked
+
+
+async def test_a_call_that_needs_what_the_client_lacks_leaves_no_thread(call, worker):
+    run, answer = await call_offering(call, worker, ["elicitation"], naming(hi=SAMPLE))
+
+    required = {"requiredCapabilities": {"sampling": {}}}
+    assert (answer["error"]["code"], answer["error"]["data"]) == (-32021, required)
+    assert (await in_thread(Thread.unscoped.get, pk=run.thread_id)).temporary  # deleted
+
+
+@pytest.mark.parametrize(
+    "requests",
+    [
+        {},
+        {"a": {"method": "tools/call", "params": {}}},
+        {"a": {**ELICIT, "params": {"message": "no form"}}},
+        {"a": {**SAMPLE, "params": {"messages": []}}},
+        {"a": {**SAMPLE, "params": {**SAMPLE["params"], "maxTokens": True}}},
+        {"a": 7},
+        {"": ROOTS},
+        {"x" * 65: ROOTS},
+        {f"r{number}": ROOTS for number in range(17)},
+        {"a": {**SAMPLE, "params": {"messages": ["x" * 70_000], "maxTokens": 1}}},
+    ],
+)
+async def test_requests_that_are_not_valid_are_a_question_with_text(call, worker, requests):
+    _, answer = await call_offering(call, worker, ["elicitation"], naming(**requests))
+
+    [(key, asked)] = answer["result"]["inputRequests"].items()
+    assert (key, asked["method"]) == ("i1", "elicitation/create")
+    assert asked["params"]["requestedSchema"] == ASKED["requestedSchema"]
+
+
+@pytest.mark.parametrize(
+    ("request_", "response"),
+    [(SAMPLE, {"role": "assistant"}), (SAMPLE, 7), (ROOTS, {"roots": {}}), (ROOTS, None)],
+)
+async def test_malformed_answers_to_named_requests_are_refused(call, worker, request_, response):
+    offered = ["sampling", "roots"]
+    _, answer = await call_offering(call, worker, offered, naming(a=request_))
+    body, headers = stateless(
+        "tools/call",
+        name="agent",
+        requestState=answer["result"]["requestState"],
+        inputResponses={"a": response},
+    )
+    body["params"]["_meta"][f"{META}clientCapabilities"] = {name: {} for name in offered}
+
+    refused = await call("POST", "/mcp", body, **headers)
+
+    assert refused.json()["error"]["code"] == -32602
+
+
+async def test_a_session_is_asked_for_its_model(call, worker):
+    params = {"protocolVersion": "2025-11-25", "capabilities": {"sampling": {}}}
+    answer = await call("POST", "/mcp", request("initialize", params))
+    session = {"Mcp-Session-Id": answer.headers["mcp-session-id"]}
+
+    async with call.open("POST", "/mcp", request("tools/call", {"name": "agent"}), **session) as (
+        client
+    ):
+        await worker.end(await worker.claim_run(), **naming(user=ELICIT, hi=SAMPLE))
+        await client.wait_until(lambda answer: answer.events)
+        [(_, asked, _)] = client.answer.events
+        await call("POST", "/mcp", respond(asked["id"], MODEL_SAYS), **session)
+        run = await worker.claim_run()
+        await worker.end(run, values={"text": "Hi"})
+        events = (await client.wait_for_end()).events
+
+    assert (asked["method"], asked["params"]) == (SAMPLE["method"], SAMPLE["params"])
+    assert run.kwargs["command"]["resume"] == {"user": None, "hi": MODEL_SAYS}
+    assert events[-1][1]["result"]["structuredContent"] == {"text": "Hi"}
+
+
+async def test_a_session_that_cannot_answer_gets_a_failed_result(call, worker):
+    session = await begin_asking_session(call)
+
+    async with call.open("POST", "/mcp", request("tools/call", {"name": "agent"}), **session) as (
+        client
+    ):
+        await worker.end(await worker.claim_run(), **naming(hi=SAMPLE))
+        events = (await client.wait_for_end()).events
+
+    assert events[-1][1]["result"]["isError"] is True
+    assert "sampling/createMessage" in events[-1][1]["result"]["content"][0]["text"]
+
+
+# Questions to a client with a session
 
 
 async def begin_asking_session(call: Caller) -> dict[str, str]:
@@ -902,7 +1201,7 @@ def asking_run(agent):
 
 
 def test_an_answer_continues_the_run_although_the_web_process_of_its_call_died(post, asking_run):
-    session = {"Mcp-Session-Id": begin_session(post)}
+    session = {"Mcp-Session-Id": begin_session(post, "elicitation")}
     asked = asking_run(session)
     answer = respond(f"{asked.pk}:i1", accept("Rome"))
 

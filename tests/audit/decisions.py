@@ -247,6 +247,7 @@ post /datasets/playground_experiment/batch -> experiment.started
 post /datasets/playground_experiment/stream -> experiment.started
 post /datasets/studio_experiment -> experiment.started
 post /o/<uuid:workspace_id>/playground/stream -> [work]
+post /o/<uuid:workspace_id>/playground/messages -> [asks]
 post /o/<uuid:workspace_id>/playground/tools/call -> [work]
 put /o/<uuid:workspace_id>/playground/draft -> [view]
 delete /o/<uuid:workspace_id>/playground/draft -> [view]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import uuid4
+
 import msgspec
 
 from apps.datasets.models import ExampleRevision
@@ -36,6 +38,29 @@ def create_rule(workspace, name, **fields):
     return rule
 
 
+def create_function_rule(workspace, dataset):
+    """A rule with a function, and a failed run with its traceback."""
+    rule = create_rule(workspace, "Exact", dataset=dataset)
+    rule.weekly_limit_usd = None
+    rule.save()
+    evaluator = rule.evaluator
+    evaluator.type, evaluator.setting = "code", None
+    evaluator.code = "def perform_eval(run, example):\n    return run['outputs']['answer']\n" * 3
+    evaluator.save()
+    frame = '  File "evaluator.py", line 2, in perform_eval\n    return run["outputs"]["answer"]\n'
+    Evaluation(
+        workspace=workspace,
+        organization_id=workspace.organization_id,
+        rule=rule,
+        is_code=True,
+        run_id=uuid4(),
+        project_id=uuid4(),
+        status="failed",
+        error=f"Traceback (most recent call last):\n{frame * 3}KeyError: 'answer'",
+    ).save()
+    return rule
+
+
 def create_log(rule, project):
     """Two scored runs, a failed and a waiting one."""
     score = {"key": "correctness", "score": 1.0, "comment": "It agrees with the reference. " * 5}
@@ -67,6 +92,7 @@ def evaluator_paths(session):
     )
     yield from lists
     yield f"{base}/evaluators/new?dataset={dataset.pk}&template=correctness"
+    yield f"{base}/evaluators/new?dataset={dataset.pk}&template=code"
     experiment = create_project(
         workspace_id=workspace.pk, name="try-1", reference_dataset_id=dataset.pk
     )
@@ -75,8 +101,10 @@ def evaluator_paths(session):
     rule = create_rule(workspace, "Correctness of the answers", dataset=dataset)
     create_log(rule, experiment)
     create_rule(workspace, "Tone", project=project, is_enabled=False)
+    function = create_function_rule(workspace, dataset)
     yield from lists
-    yield from (f"{base}/evaluators/{rule.pk}", f"{base}/evaluators/{rule.pk}/edit")
+    for shown in (rule, function):
+        yield from (f"{base}/evaluators/{shown.pk}", f"{base}/evaluators/{shown.pk}/edit")
     yield f"{base}/datasets/{dataset.pk}/experiments/compare?e={experiment.pk}"
 
 

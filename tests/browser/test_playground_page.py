@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import sys
+from contextlib import redirect_stdout
+from io import StringIO
+from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 from playwright.sync_api import expect
@@ -19,6 +24,7 @@ from apps.prompts.services.commits import create_prompt_commit
 from apps.tracing.models import Project
 from tests.browser.test_accessibility import VARIANTS, axe_violations, find_problems
 from tests.factories.datasets import make_dataset
+from tests.factories.deployments import DeploymentFactory, RevisionFactory
 from tests.factories.prompts import create_commit, create_prompt
 from tests.factories.tracing import ingest, read_run, wire_run
 from tests.installation import wait_until
@@ -213,6 +219,219 @@ def test_result_of_a_tool_call_continues_the_reply(session, provider):
     assert json.loads(call["tool_calls"][0]["function"]["arguments"]) == {"q": "refund"}
     assert result["content"] == "Refunds take six days."
     expect(page.locator(".tool-call-result")).to_contain_text("Refunds take six days.")
+
+
+AGENT = "/agents/support"
+SEARCH_TOOL = {
+    "name": "search",
+    "description": "Finds documents",
+    "inputSchema": {"type": "object", "properties": {"q": {"type": "string"}}},
+}
+
+
+def deploy_agent(session, answers):
+    """A deployed agent, whose routes answer with these values; return the requests."""
+    deployment = DeploymentFactory(workspace=session.workspace, name="support")
+    deployment.active_revision = RevisionFactory(deployment=deployment)
+    deployment.save()
+    requests = []
+
+    def handle(route):
+        path = route.request.url.partition(AGENT)[2]
+        body = route.request.post_data_json if route.request.post_data else None
+        requests.append((path, body))
+        answer = answers[path]
+        answer = answer(body) if callable(answer) else answer
+        if isinstance(answer, str):
+            route.fulfill(body=answer, content_type="text/event-stream")
+        else:
+            route.fulfill(json=answer)
+
+    session.page.route(f"**{AGENT}/**", handle)
+    return requests
+
+
+def test_tool_of_a_deployed_agent_is_taken_over_and_called(session, provider):
+    def answer_mcp(message):
+        if message["method"] == "tools/list":
+            return {"jsonrpc": "2.0", "id": 1, "result": {"tools": [SEARCH_TOOL]}}
+        content = [{"type": "text", "text": "Refunds take four days."}]
+        return {"jsonrpc": "2.0", "id": 1, "result": {"content": content}}
+
+    requests = deploy_agent(session, {"/mcp": answer_mcp})
+    provider.answer = Reply(text="", tool_calls=[("search", {"q": "refund"})])
+    save_draft(session, setting())
+    page = open_playground(session)
+
+    page.get_by_role("group", name="Column A").get_by_text("Tools", exact=True).click()
+    page.get_by_role("button", name="Tool", exact=True).click()
+    page.get_by_role("combobox", name="Results").select_option("agent support")
+    expect(page.get_by_role("textbox", name="Name of the tool")).to_have_value("search")
+    expect(page.get_by_label("Description of the tool")).to_have_value("Finds documents")
+    assert axe_violations(page) == []
+    page.keyboard.press("Control+Enter")
+    button = page.get_by_role("button", name="Call it")
+    button.click()
+    expect(page.get_by_label("Result of search")).to_have_value("Refunds take four days.")
+    assert axe_violations(page) == []
+    provider.answer = Reply(text="Four days.")
+    page.get_by_label("Result of search").press("Control+Enter")
+
+    expect(reply_in(page, "A")).to_contain_text("Four days.")
+    assert requests[-1][1]["params"] == {"name": "search", "arguments": {"q": "refund"}}
+    assert [body["messages"][-1]["content"] for body in provider.bodies] == [
+        QUESTION,
+        "Refunds take four days.",
+    ]
+
+
+def test_webhook_of_a_tool_is_called_and_its_failure_is_shown(session, provider, settings):
+    settings.ALLOW_LOCAL_WEBHOOKS = True
+
+    def answer(received):
+        if received.path == "/tools/search":
+            return failure or Reply(raw=b"Refunds take three days.")
+        is_first = len(received.json()["messages"]) == 1
+        return Reply(text="", tool_calls=[("search", {"q": "a"})]) if is_first else Reply("Three.")
+
+    failure = Reply(status=500, error="No index.")
+    provider.answer = answer
+    target = {"url": f"{provider.url}/tools/search"}
+    save_draft(session, setting(tools=[{**SEARCH, "result": None, "target": target}]))
+    page = open_playground(session)
+
+    page.keyboard.press("Control+Enter")
+    button = page.get_by_role("button", name="Call and continue")
+    button.click()
+    expect(page.get_by_role("alert")).to_contain_text("The tool answered 500")
+    failure = None
+    button.click()
+
+    expect(reply_in(page, "A")).to_contain_text("Three.")
+    expect(page.locator(".tool-call-result")).to_contain_text("Refunds take three days.")
+    refused = [text for text in session.console_errors if "502" in text]
+    assert len(refused) == 1
+    session.console_errors.remove(refused[0])
+
+
+def stream_events(*events):
+    return "".join(f"event: {name}\ndata: {json.dumps(data)}\n\n" for name, data in events)
+
+
+def test_agent_answers_in_a_column_beside_a_model(session, provider):
+    call = {"id": "c1", "name": "search", "args": {"q": "refund"}}
+    usage = {"input_tokens": 30, "output_tokens": 7, "total_tokens": 37}
+    messages = [
+        {"type": "human", "id": "m1", "content": QUESTION},
+        {"type": "ai", "id": "m2", "content": "", "tool_calls": [call]},
+        {"type": "tool", "id": "m3", "tool_call_id": "c1", "content": "Policy: five days."},
+        {"type": "ai", "id": "m4", "content": "Five days.", "usage_metadata": usage},
+    ]
+    chunk = {"type": "AIMessageChunk", "id": "m4", "content": "Five "}
+    run_id = "01990000-0000-7000-8000-000000000001"
+    schema = {
+        "properties": {"tone": {"type": "string"}, "limit": {"type": "integer", "default": 3}}
+    }
+    requests = deploy_agent(
+        session,
+        {
+            "/assistants/search": [{"assistant_id": "a1", "name": "agent", "graph_id": "agent"}],
+            "/assistants/a1/schemas": {"graph_id": "agent", "context_schema": schema},
+            "/runs/stream": stream_events(
+                ("metadata", {"run_id": run_id}),
+                ("messages", [chunk, {}]),
+                ("values", {"messages": messages}),
+            ),
+        },
+    )
+    page = open_playground(session, "?agent=support")
+
+    expect(page.get_by_label("Model or agent")).to_have_value("agent support")
+    expect(page.get_by_role("combobox", name="Assistant")).to_have_value("a1")
+    page.get_by_label("tone").fill("brief")
+    page.get_by_label("message").last.fill(QUESTION)
+    page.keyboard.press("Control+Enter")
+
+    reply = column(page, "A").locator(".play-agent-reply")
+    expect(reply.locator(".play-figures").last).to_contain_text("30 → 7")
+    expect(reply).to_contain_text("Policy: five days.")
+    expect(reply).to_contain_text("Five days.")
+    expect(reply.get_by_role("link", name="Open run")).to_have_attribute(
+        "href", f"{session.path}/r/{run_id}"
+    )
+    assert axe_violations(page) == []
+    [body] = [body for path, body in requests if path == "/runs/stream"]
+    assert body["assistant_id"] == "a1"
+    assert body["context"] == {"tone": "brief"}
+    assert body["input"] == {"messages": [{"role": "user", "content": QUESTION}]}
+    expect(page.locator("[data-saved]")).to_have_text("Saved")
+    [draft] = Draft.objects.for_workspace(session.workspace)
+    assert draft.state["columns"][0]["setting"]["agent"] == {
+        "slug": "support",
+        "assistant": "a1",
+        "context": {"tone": "brief"},
+    }
+    # A menu changes the column back to its model.
+    page.get_by_label("Model or agent").select_option("openai gpt-4.1-mini")
+    page.keyboard.press("Control+Enter")
+    expect(reply_in(page, "A")).to_contain_text("Hello there")
+
+
+def read_python(code):
+    """The keywords with which code for OpenAI's client makes its call."""
+    calls = []
+
+    class Client:
+        @property
+        def chat(self):
+            return SimpleNamespace(completions=SimpleNamespace(create=self.create))
+
+        def create(self, **keywords):
+            calls.append(keywords)
+            message = SimpleNamespace(message=None)
+            return SimpleNamespace(choices=[message])
+
+    module = SimpleNamespace(OpenAI=Client)
+    with mock.patch.dict(sys.modules, openai=module), redirect_stdout(StringIO()):
+        exec(code, {})
+    (keywords,) = calls
+    return keywords
+
+
+def test_json_reply_is_a_tree_that_continues_the_prompt_and_the_code_does_the_same(
+    session, provider
+):
+    provider.answer = Reply(text='{"answer": {"days": 5}}')
+    save_draft(session, setting())
+    page = open_playground(session)
+    play = column(page, "A")
+
+    play.get_by_text("Response schema", exact=True).click()
+    play.get_by_role("button", name="Any JSON object").click()
+    page.keyboard.press("Control+Enter")
+    expect(reply_in(page, "A").locator("json-view")).to_contain_text("days")
+    reply_in(page, "A").get_by_role("button", name="Copy the reply").click()
+    assert json.loads(page.evaluate("navigator.clipboard.readText()")) == {"answer": {"days": 5}}
+    reply_in(page, "A").get_by_role("button", name="Add the reply to the prompt").click()
+    added = play.get_by_label("Text of the message").last
+    expect(added).to_be_focused()
+    expect(added).to_have_value('{{"answer": {{"days": 5}}}}')
+    provider.answer = Reply(text="Yes.")
+    added.press("Control+Enter")
+    expect(reply_in(page, "A")).to_contain_text("Yes.")
+    play.get_by_title("Actions").click()
+    play.get_by_role("button", name="Copy as Python").click()
+    expect(page.get_by_text("Copied as Python")).to_be_visible()
+
+    first, second = provider.bodies
+    assert first["response_format"] == {"type": "json_object"}
+    assert second["messages"] == [
+        {"role": "user", "content": QUESTION},
+        {"role": "assistant", "content": '{"answer": {"days": 5}}'},
+    ]
+    assert read_python(page.evaluate("navigator.clipboard.readText()")) == {
+        name: second[name] for name in ("model", "messages", "response_format")
+    }
 
 
 def test_failures_of_providers_are_explained_in_their_column(session, provider):

@@ -80,12 +80,18 @@ async def test_progress_is_reported_for_each_step(session):
     assert steps == [(1, "work"), (2, "work"), (3, "work")]
 
 
-async def test_failure_of_a_graph_is_a_failed_result(session):
-    async with session() as client:
+async def test_a_graph_that_asks_a_client_without_a_user_fails(live, agent_url):
+    async with connect(agent_url, live.api_key, "legacy") as client:
         result = await client.call_tool("human", {"ask": 1})
+    async with connect(agent_url, live.api_key, "auto") as client:
+        with pytest.raises(MCPError) as caught:
+            await client.call_tool("human", {"ask": 1})
 
     assert result.is_error
     assert "send it? (0)" in result.content[0].text
+    assert caught.value.code == -32021
+    assert caught.value.error.data == {"requiredCapabilities": {"elicitation": {}}}
+    assert "send it? (0)" in caught.value.error.message
 
 
 async def test_a_graph_asks_the_user_of_the_client(session):

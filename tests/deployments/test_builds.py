@@ -15,7 +15,7 @@ from apps.deployments.build_dirs import RevisionDir
 from apps.deployments.builds import build_context as build_contexts
 from apps.deployments.builds.build import build
 from apps.deployments.models import Deployment, LogLine, RevisionGraph
-from apps.deployments.services import progress
+from apps.deployments.services import build_turns, progress
 from tests.deployments.repositories import CONFIG, GRAPH, WORKING
 from tests.factories.deployments import DeploymentFactory
 from tests.factories.organizations import WorkspaceFactory
@@ -395,6 +395,34 @@ def test_an_import_past_its_time_limit_is_stopped_where_it_hangs(
 
     assert revision.failure.startswith("The import of the graphs exceeded its time limit of 15 s")
     assert 'agent.py", line 5 in wait' in read_log(revision)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_build_whose_deployment_is_deleted_stops(
+    deployment, repository, monkeypatch, caplog, data_folder
+):
+    repository.commit(WORKING)
+    woken = []
+    monkeypatch.setattr(build_turns, "wake_builder", lambda: woken.append(True))
+    tick = build_contexts.BuildContext.tick
+
+    def delete_then_tick(context):
+        row = Deployment.unscoped.filter(pk=deployment.pk)
+        if row.exists():
+            row.update(deleted_at=timezone.now())
+            services.purge_deployment(deployment.pk)
+            context.log.write("A line after the deletion.")
+            context.log.flush()
+        tick(context)
+
+    monkeypatch.setattr(build_contexts.BuildContext, "tick", delete_then_tick)
+    revision = services.create_revision(deployment=deployment)
+
+    build(revision.pk)
+
+    assert woken == [True]
+    assert "failed" not in caplog.text
+    assert not (data_folder / "revisions" / str(revision.pk)).exists()
 
 
 def test_an_interrupted_build_stops(deployment, repository, monkeypatch):

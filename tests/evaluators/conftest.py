@@ -13,7 +13,8 @@ from apps.datasets.models import Dataset
 from apps.datasets.services.datasets import create_dataset
 from apps.datasets.services.examples import create_examples
 from apps.evaluators.models import Evaluation
-from apps.evaluators.services import evaluations
+from apps.evaluators.services import evaluations, leases
+from apps.evaluators.services.code_queue import CodeQueue
 from apps.feedback.models import Feedback
 from apps.organizations.models import Workspace
 from apps.trace_store.postgres import partitions
@@ -81,10 +82,23 @@ def evaluate(limit: int = 100) -> int:
     for item in claimed:
         outcome = asyncio.run(evaluations.make_call(item))
         if isinstance(outcome, datetime):
-            evaluations.postpone(item, outcome)
+            leases.postpone(item, outcome)
         else:
             evaluations.record_end(item, outcome)
     return len(claimed)
+
+
+def run_code(limit: int = 100) -> int:
+    """Run the due functions as a worker does, in the sandbox; return how many jobs there were."""
+    queue = CodeQueue()
+    jobs = queue.claim(limit, ())
+    for job in jobs:
+        outcome = asyncio.run(queue.make(job))
+        if isinstance(outcome, datetime):
+            queue.postpone(job, outcome)
+        else:
+            queue.record_end(job, outcome)
+    return len(jobs)
 
 
 def feedback_of(run_id: UUID) -> dict[str, Feedback]:

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from apps.datasets.models import ExampleRevision
 from apps.evaluators.models import Evaluation, EvaluatorRule, EvaluatorSpend
-from apps.evaluators.services import evaluations, selection
+from apps.evaluators.services import evaluations, leases, selection
 from apps.feedback.models import Feedback
 from apps.trace_store import Payload, RunQuery, run_store
 from apps.trace_store.postgres.postprocess.processor import process_all
@@ -196,14 +196,14 @@ def test_evaluation_of_a_killed_worker_is_made_again_and_written_once(rule, prov
     [lost] = evaluations.claim(10)
     assert evaluations.claim(10) == []
     Evaluation.unscoped.update(due_at=timezone.now() - timedelta(seconds=1))
-    assert evaluations.extend({lost.id: lost.attempt}) == {lost.id}
+    assert leases.extend([lost]) == {lost.id}
     Evaluation.unscoped.update(due_at=timezone.now() - timedelta(seconds=1))
 
     assert evaluate() == 1
     stale = evaluations.record_end(lost, evaluations.CallExecution(lost.call).result(error="late"))
 
     assert stale is False
-    assert evaluations.extend({lost.id: lost.attempt}) == set()
+    assert leases.extend([lost]) == set()
     assert (only_evaluation().status, only_evaluation().attempt) == ("succeeded", 2)
     assert list(feedback_of(run_id)) == ["correctness"]
 

@@ -52,9 +52,13 @@ def test_evaluator_of_a_commit_has_the_keys_of_its_schema(api, body):
 @pytest.mark.parametrize(
     ("changes", "status", "text"),
     [
-        ({"type": "code"}, 422, "`code` are not supported"),
+        ({"type": "code"}, 422, "`llm_evaluator`: the evaluator has the type `code`"),
         ({"type": "decision_model"}, 422, "`decision_model` are not supported"),
-        ({"code_evaluator": {"code": "def perform_eval(run): ..."}}, 422, "`code_evaluator`"),
+        (
+            {"code_evaluator": {"code": "def perform_eval(run): ..."}},
+            422,
+            "`code_evaluator`: the evaluator has the type `llm`",
+        ),
         ({"name": " "}, 422, "A name has"),
         ({"unknown": 1}, 422, "`unknown`"),
         ({"llm_evaluator": {"prompt_repo_handle": "nothing"}}, 404, "No such"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 
 import pytest
 from django.db import connections
@@ -11,9 +12,11 @@ from django.db import connections
 from apps.core.http.loop_response import LoopResponse
 from apps.datasets.models import ExampleRevision
 from apps.evaluators import views
-from apps.evaluators.models import Evaluation, Evaluator, EvaluatorRule
-from apps.evaluators.services import trials
+from apps.evaluators.models import CodeTrial, Evaluation, Evaluator, EvaluatorRule
+from apps.evaluators.services import code_trials, trials
+from apps.evaluators.services.code_queue import CodeQueue
 from apps.organizations.services.workspaces import set_secrets
+from apps.playground.call_worker import CallWorker
 from apps.playground.services import completion
 from tests.console.conftest import create_workspace_user, signed_in
 from tests.evaluators.conftest import add_run, create_rule, evaluate, grade
@@ -59,7 +62,7 @@ def shared_connection(monkeypatch):
         return await asyncio.to_thread(run)
 
     own.inc_thread_sharing()
-    for module in (completion, trials, views):
+    for module in (completion, trials, code_trials, views):
         monkeypatch.setattr(module, "in_thread", call)
     yield
     own.dec_thread_sharing()
@@ -314,3 +317,117 @@ def test_reader_sees_the_log_but_no_forms(workspace, base, failed, dataset):
     for path in (f"{url}/edit", f"{base}/evaluators/new?dataset={dataset.pk}"):
         assert viewer.get(path).status_code == 403
     assert viewer.post(f"{url}/change", {"action": "delete"}).status_code == 403
+
+
+CODE = """\
+def perform_eval(run, example):
+    print("seen", sorted(run["outputs"]))
+    return {"length": len(run["outputs"]["answer"])}
+"""
+CODE_FORM = {
+    "name": "Length",
+    "code": CODE,
+    "sampling": "100",
+    "filter": "",
+    "max_calls_per_day": "7",
+}
+
+
+def test_form_creates_a_function_and_shows_it_again(page, base, dataset):
+    url = f"{base}/evaluators/new?dataset={dataset.pk}&template=code"
+    assert "def perform_eval(run, example):" in read(page.get(url))
+
+    page.post(url, CODE_FORM | {"code": CODE.replace("\n", "\r\n")})
+
+    rule = EvaluatorRule.unscoped.get()
+    assert (rule.evaluator.code, rule.evaluator.feedback_keys) == (CODE, ["length"])
+    assert (rule.max_calls_per_day, rule.weekly_limit_usd) == (7, None)
+    edit = f"{base}/evaluators/{rule.pk}/edit"
+    assert page.get(edit).context["form"]["code"].value() == CODE
+    response = page.post(edit, CODE_FORM | {"code": CODE.replace("length", "size")})
+    assert response.url == f"{base}/evaluators/{rule.pk}"
+    content = read(page.get(response.url))
+    assert "Python function" in content
+    assert "size" in content
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"code": ""}, "This field is required"),
+        ({"code": "x = 1"}, "must define"),
+        ({"code": "def perform_eval(run):\n  x ="}, "line 2"),
+        ({"name": ""}, "This field is required"),
+        ({"filter": "eq("}, "field-error"),
+    ],
+)
+def test_form_of_a_function_names_what_is_wrong(page, base, dataset, changes, text):
+    url = f"{base}/evaluators/new?dataset={dataset.pk}&template=code"
+
+    response = page.post(url, CODE_FORM | changes)
+
+    assert response.status_code == 422
+    assert text in response.content.decode()
+    assert not Evaluator.unscoped.exists()
+
+
+@pytest.fixture
+def live_worker():
+    """Run waiting trials in a thread, as a worker does."""
+    worker = CallWorker(CodeQueue(), "test-functions", 2)
+    stopped = threading.Event()
+
+    def wake():
+        while not stopped.wait(0.1):
+            worker.wake()
+
+    thread = threading.Thread(target=wake)
+    thread.start()
+    yield
+    stopped.set()
+    thread.join()
+    worker.stop()
+
+
+@pytest.mark.integration
+@pytest.mark.django_db(transaction=True)
+def test_trial_runs_the_function_and_saves_nothing(page, base, dataset, live_worker):
+    url = f"{base}/evaluators/try?dataset={dataset.pk}"
+
+    content = read(page.post(url, CODE_FORM))
+
+    assert "Scored an example" in content
+    assert "length" in content
+    assert "8.0" in content
+    assert "seen [&#x27;answer&#x27;]" in content
+    failing = CODE.replace('["answer"]', '["nothing"]')
+    content = read(page.post(url, CODE_FORM | {"code": failing}))
+    assert "KeyError" in content
+    assert "line 3, in perform_eval" in content
+    assert not Evaluator.unscoped.exists()
+    assert not CodeTrial.unscoped.exists()
+
+
+def test_trial_of_a_function_shows_what_is_wrong(page, base, dataset, project):
+    url = f"{base}/evaluators/try?dataset={dataset.pk}"
+    assert "must define" in read(page.post(url, CODE_FORM | {"code": "x = 1"}))
+    assert "no such run" in read(page.post(url, CODE_FORM | {"run": str(dataset.pk)}))
+    online = f"{base}/evaluators/try?project={project.pk}"
+    assert "no finished trace" in read(page.post(online, CODE_FORM))
+    assert not CodeTrial.unscoped.exists()
+    for _ in range(5):
+        page.post(url, CODE_FORM)
+    assert "At most 5 functions are tried" in read(page.post(url, CODE_FORM))
+
+
+def test_log_of_a_function_shows_tracebacks(page, base, api, dataset, experiment):
+    functions = [{"code": CODE, "language": "python"}]
+    rule = create_rule(api, dataset_id=str(dataset.pk), code_evaluators=functions)
+    run_id = add_run(experiment.workspace, experiment)
+    error = "Traceback (most recent call last):\n  File \"evaluator.py\", line 3\nKeyError: 'x'"
+    Evaluation.unscoped.filter(run_id=run_id).update(status="failed", error=error)
+
+    content = read(page.get(f"{base}/evaluators/{rule['id']}"))
+
+    assert "<summary>Traceback" in content
+    assert "File &quot;evaluator.py&quot;, line 3" in content

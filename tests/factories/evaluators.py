@@ -6,7 +6,13 @@ from uuid import UUID, uuid4
 from django.utils import timezone
 
 from apps.datasets.models import Dataset
-from apps.evaluators.models import Evaluation, Evaluator, EvaluatorRule, EvaluatorSpend
+from apps.evaluators.models import (
+    CodeTrial,
+    Evaluation,
+    Evaluator,
+    EvaluatorRule,
+    EvaluatorSpend,
+)
 from apps.organizations.models import Workspace
 from apps.playground.manifests import build_manifest
 from apps.playground.setting import Setting, convert
@@ -97,4 +103,11 @@ def create_evaluator_rows(workspace: Workspace, mark: str, dataset_id: UUID) -> 
         ended_at=timezone.now(),
     ).save()
     EvaluatorSpend(workspace=workspace, rule=rule, day=timezone.now().date(), call_count=1).save()
+    CodeTrial(
+        workspace=workspace,
+        organization_id=workspace.organization_id,
+        name=mark,
+        code=f"def perform_eval(run): return {mark!r}",
+        started_at=timezone.now(),
+    ).save()
     return {"evaluator_id": evaluator.pk, "evaluator_rule_id": rule.pk, "experiment_id": uuid4()}

@@ -10,7 +10,9 @@ DAY = datetime(2026, 3, 1, tzinfo=UTC)
 
 def create_export_part(project: Project, mark: str) -> ExportPart:
     """Create a destination, an export and a part of it; all texts that users enter are `mark`."""
-    destination = Destination(workspace_id=project.workspace_id, name=mark, config={"prefix": mark})
+    destination = Destination(
+        workspace_id=project.workspace_id, name=mark, config={"bucket_name": mark, "prefix": mark}
+    )
     destination.set_credentials({"access_key_id": mark, "secret_access_key": mark})
     destination.save(force_insert=True)
     export = BulkExport(

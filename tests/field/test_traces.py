@@ -12,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langsmith import schemas
 
+from apps.trace_store import Payload
+from apps.trace_store.dotted_order import format_segment
 from apps.tracing.pages.feedback_form import FeedbackForm
 from apps.web_ui.charts import bucket_edges
 from tests.examples import fuzz_settings
@@ -136,6 +138,27 @@ def read_starts(api, workspace, around: datetime) -> list[datetime]:
     runs = api.post("/runs/query", query).json()["runs"]
     starts = [datetime.fromisoformat(run["start_time"]) for run in runs]
     return [start if start.tzinfo else start.replace(tzinfo=UTC) for start in starts]
+
+
+# The JavaScript client's own tests make dotted orders of seconds in place of milliseconds.
+@pytest.mark.parametrize("is_start_wrong", [False, True])
+def test_dotted_order_made_of_seconds_is_read_as_what_it_means(api, workspace, is_start_wrong):
+    wrong = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=NOON.timestamp())
+    root, child = wire_run(start=NOON), wire_run(start=NOON)
+    orders = [format_segment(wrong, UUID(run["id"])) for run in (root, child)]
+    root["dotted_order"] = orders[0]
+    child |= {"trace_id": root["id"], "parent_run_id": root["id"], "dotted_order": ".".join(orders)}
+    if is_start_wrong:
+        root["start_time"] = child["start_time"] = wrong.isoformat()
+    end = {"id": child["id"], "trace_id": root["id"], "dotted_order": child["dotted_order"]}
+
+    for body in ({"post": [root, child]}, {"patch": [end | {"outputs": {"a": 1}}]}):
+        assert api.post("/runs/batch", body).status_code == 202
+
+    assert read_starts(api, workspace, NOON) == [NOON, NOON]
+    stored = read_run(workspace, child["id"])
+    assert stored.row.dotted_order.count(f"{NOON:%Y%m%dT%H%M%S%fZ}") == 2
+    assert stored.value(Payload.OUTPUTS) == {"a": 1}
 
 
 def test_update_cannot_put_the_start_days_from_the_dotted_order(api, workspace):

@@ -1,5 +1,7 @@
 """The API of workspaces, members, roles and tags, for each kind of caller."""
 
+import re
+
 import pytest
 from django.test import Client
 from django.utils import timezone
@@ -15,6 +17,7 @@ from apps.organizations.models import (
 )
 from apps.organizations.permissions import Level
 from apps.organizations.roles import system_role
+from apps.organizations.services import create_organization
 from apps.tracing.models import Project
 from apps.tracing.services import ensure_project
 from tests.factories.api_keys import key_for
@@ -79,6 +82,20 @@ class TestWorkspaces:
 
         assert first.json()["id"] == second.json()["id"] == body["id"]
         assert organization.workspaces.count() == 2
+
+    def test_workspace_without_a_handle_gets_a_free_one_like_its_name(self, owner, client_for):
+        def create(name, handle=None):
+            body = {"display_name": name, "tenant_handle": handle}
+            return client_for(owner)("post", "/workspaces", body).json()["tenant_handle"]
+
+        setup = create_organization(name="Größe & Söhne, 24", owner=owner)
+
+        assert setup.workspace.handle == "groe-sohne-24"
+        assert create("Support_Team") == "support-team"
+        assert re.fullmatch("groe-sohne-24-[0-9a-f]{6}", create("Große Söhne 24"))
+        assert re.fullmatch("workspace-[0-9a-f]{6}", create("2024"))
+        assert create("3 " + "long name " * 9) == "long-name-long-name-long-name-lon"
+        assert create("Named", "chosen") == "chosen"
 
     def test_taken_name_handle_or_id_is_rejected(self, workspace, owner, outsider, client_for):
         foreign = outsider.memberships.get().organization.workspaces.get()

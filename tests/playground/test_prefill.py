@@ -10,12 +10,15 @@ from langchain_core.load import load
 
 from apps.core.ids import uuid7
 from apps.datasets.models import ExampleRevision
+from apps.deployments.statuses import DeploymentStatus
 from apps.playground.manifests import build_manifest, read_manifest
 from apps.playground.setting import Setting, convert
 from apps.prompts.models import Commit
 from apps.trace_store.dotted_order import format_segment
 from tests.console.conftest import create_workspace_user, signed_in
 from tests.factories.datasets import make_dataset
+from tests.factories.deployments import DeploymentFactory, RevisionFactory
+from tests.factories.organizations import WorkspaceFactory
 from tests.playground.conftest import run_column, send, setting
 from tests.providers.fake_provider import Reply
 
@@ -240,3 +243,86 @@ def test_viewers_commit_nothing(workspace, base):
     body = {"repo": "support", "setting": RICH, "create": True}
 
     assert send(viewer, f"{base}/commits", body).status_code == 403
+
+
+# Deployed agents
+
+
+def deploy(workspace, name, **fields):
+    deployment = DeploymentFactory(workspace=workspace, name=name, **fields)
+    deployment.active_revision = RevisionFactory(deployment=deployment)
+    deployment.save()
+    return deployment
+
+
+def test_agent_opens_as_a_column_that_calls_it(page, base, workspace):
+    deployment = deploy(workspace, "support")
+
+    state = page.get(f"{base}/prefill?agent={deployment.slug}").json()
+
+    [column] = state["columns"]
+    assert column["setting"]["agent"] == {"slug": deployment.slug}
+    assert column["setting"]["name"] == "support"
+    response = page.get(f"{base}?agent={deployment.slug}")
+    assert '<option value="agent support" selected>support</option>' in response.content.decode()
+
+
+def test_only_running_agents_are_offered(page, base, workspace):
+    deploy(workspace, "running")
+    deploy(workspace, "stopped", status=DeploymentStatus.STOPPED)
+    deploy(WorkspaceFactory(), "foreign")
+    DeploymentFactory(workspace=workspace, name="building")
+    runner = signed_in(create_workspace_user(workspace, "viewer"))
+
+    content = page.get(base).content.decode()
+
+    assert 'value="agent running"' in content
+    for name in ("stopped", "foreign", "building"):
+        assert f'value="agent {name}"' not in content
+    # A reader of prompts runs no agents.
+    assert 'value="agent running"' not in runner.get(base).content.decode()
+
+
+def test_agent_of_another_workspace_is_not_found(page, base):
+    deployment = DeploymentFactory()
+
+    assert page.get(f"{base}/prefill?agent={deployment.slug}").status_code == 404
+    assert page.get(f"{base}?agent={deployment.slug}").status_code == 404
+
+
+def test_column_of_an_agent_calls_no_model_and_is_no_prompt(page, base, workspace):
+    column = setting(agent={"slug": "support"})
+    dataset = make_dataset(workspace, {"question": "Why?"})
+    bodies = {
+        "stream": {"setting": column, "variables": {"question": "Why?"}},
+        "commits": {"repo": "support", "setting": column, "create": True},
+        "experiments": {
+            "dataset_id": str(dataset.pk),
+            "columns": [{"letter": "A", "setting": column}],
+        },
+    }
+
+    for route, body in bodies.items():
+        response = send(page, f"{base}/{route}", body)
+        assert (response.status_code, response.json()["code"]) == (422, "bad_playground_setting")
+
+
+def test_messages_are_filled_in_for_an_agent(page, base):
+    column = setting(
+        {"role": "system", "content": "Be {tone}."},
+        {"role": "placeholder", "content": "history"},
+        {"role": "human", "content": "{question}"},
+        agent={"slug": "support"},
+    )
+    history = [{"role": "ai", "content": "Hello"}]
+    variables = {"tone": "brief", "history": history, "question": "Why?"}
+
+    response = send(page, f"{base}/messages", {"setting": column, "variables": variables})
+
+    assert response.json()["messages"] == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "assistant", "content": "Hello"},
+        {"role": "user", "content": "Why?"},
+    ]
+    missing = send(page, f"{base}/messages", {"setting": column, "variables": {}})
+    assert (missing.status_code, missing.json()["code"]) == (422, "missing_variables")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
 
 import pytest
 
-from apps.core import ssrf
 from apps.core.errors import AppError
 from apps.organizations.services.workspaces import set_secrets
 from apps.playground.services import tool_calls
@@ -15,7 +13,6 @@ from tests.console.conftest import create_workspace_user, signed_in
 from tests.playground.conftest import read, send
 from tests.providers.conftest import KEY
 from tests.providers.fake_provider import Reply
-from tests.webhooks.test_refused_addresses import REFUSED
 
 pytestmark = pytest.mark.django_db
 
@@ -91,30 +88,6 @@ def test_silent_tool_ends_at_the_deadline(call, provider, local, monkeypatch):
 
     assert fail(call())[0] == "tool_timeout"
     assert provider.aborted.wait(20)
-
-
-@pytest.mark.parametrize("url", REFUSED)
-def test_address_is_refused(call, settings, url):
-    settings.ALLOW_PRIVATE_ADDRESSES = settings.ALLOW_LOCAL_WEBHOOKS = False
-
-    response = call(url)
-
-    if response.status_code == 422:
-        assert response.json()["code"] == "tool_address_blocked"
-    else:
-        assert fail(response)[0] == "tool_address_blocked"
-
-
-@pytest.mark.parametrize("address", ["127.0.0.1", "169.254.169.254", "::1", "::ffff:10.0.0.1"])
-def test_name_is_resolved_once_for_check_and_connection(call, settings, monkeypatch, address):
-    """DNS rebinding: the second answer of the name server is never used."""
-    settings.ALLOW_PRIVATE_ADDRESSES = settings.ALLOW_LOCAL_WEBHOOKS = False
-    answers = iter([address, "93.184.216.34"])
-    monkeypatch.setattr(ssrf, "resolve", lambda _: [ipaddress.ip_address(next(answers))])
-
-    assert fail(call("http://rebinding.example/"))[0] == "tool_address_blocked"
-
-    assert next(answers) == "93.184.216.34"
 
 
 def test_network_of_model_providers_is_closed_to_tools(call, provider, settings):

@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 
 from apps.audit.models import Entry
+from apps.core.json import dumps
 from apps.prompts import manifest
 from apps.prompts.models import Commit, CommitTag, Repository
 from apps.prompts.services import commit_tags
@@ -55,6 +56,25 @@ def test_commit_is_created_and_pulled(api, workspace, prompt):
         }
     repo = api.get("/repos/-/helper").json()["repo"]
     assert (repo["num_commits"], repo["last_commit_hash"]) == (1, row.commit_hash)
+
+
+def test_commits_beyond_the_storage_of_the_workspace_are_refused(api, workspace, prompt, settings):
+    push(api)
+    create_prompt(workspace, "other")
+    stored = Repository.objects.for_workspace(workspace).get(pk=prompt.pk).stored_bytes
+    assert stored == len(dumps(prompt_manifest()))
+    settings.MAX_PROMPT_STORAGE_BYTES = 2 * stored
+    long = {"manifest": prompt_manifest("x" * stored)}
+
+    refused = [api.post(URL, long), api.post("/commits/-/other", long)]
+
+    for answer in refused:
+        assert answer.status_code == 422
+        assert answer.json()["code"] == "prompt_storage_full"
+    assert Commit.objects.for_workspace(workspace).count() == 1
+    assert api.delete("/repos/-/helper").status_code == 200
+    settings.MAX_PROMPT_STORAGE_BYTES = 3 * stored
+    assert api.post("/commits/-/other", long).status_code == 200
 
 
 def test_commit_is_named_by_the_hash_of_content_and_parent(api, workspace, prompt):

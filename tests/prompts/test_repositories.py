@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
+from django.db import connection, transaction
 
 from apps.audit.models import Entry
 from apps.prompts import pull_counts
 from apps.prompts.models import Commit, Like, Repository
+from apps.prompts.services.repositories import delete_repository, lock_repository
 from tests.factories.organizations import WorkspaceFactory
 from tests.factories.prompts import create_commit, create_prompt
 
@@ -302,6 +307,33 @@ def test_counts_of_pulls_and_views_are_flushed(api, workspace, prompt):
     commit.refresh_from_db()
     assert (commit.num_downloads, commit.num_views) == (3, 1)
     assert list_handles(api, sort_field="num_downloads") == ["helper"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_counting_pulls_waits_for_the_deletion_of_the_prompt(prompt):
+    """Each waited for a row of the other, so PostgreSQL ended one of them."""
+    pull_counts.add(create_commit(prompt).pk)
+
+    def flush():
+        pull_counts.flush()
+        connection.close()
+
+    with ThreadPoolExecutor(1) as threads:
+        with transaction.atomic(), connection.cursor() as cursor:
+            lock_repository(prompt)
+            flushed = threads.submit(flush)
+            while not cursor.execute(_BLOCKED).fetchone()[0]:
+                assert not flushed.done(), flushed.exception()
+                time.sleep(0.01)
+            delete_repository(repository=prompt)
+        flushed.result(timeout=60)
+
+    assert not Commit.unscoped.exists()
+
+
+_BLOCKED = """
+SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))
+"""
 
 
 def test_a_handle_belongs_to_its_workspace(make_api, workspace, prompt):

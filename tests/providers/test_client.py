@@ -213,6 +213,12 @@ def test_response_schema_of_anthropic_is_a_tool_whose_arguments_are_the_text(
     assert body["tool_choice"] == {"type": "tool", "name": "structured_response"}
 
 
+def test_schema_of_any_object_is_the_json_mode(provider, keys, prepare):
+    collect(prepare("openai_compatible", response_schema={"type": "object"}))
+
+    assert provider.bodies[0]["response_format"] == {"type": "json_object"}
+
+
 @pytest.mark.parametrize(("is_closed", "is_strict"), [(True, True), (False, False)])
 def test_openai_is_strict_about_closed_schemas_only(provider, keys, prepare, is_closed, is_strict):
     schema = OBJECT | ({"additionalProperties": False} if is_closed else {})

@@ -122,6 +122,8 @@ def is_page(path: str, view: Any) -> bool:
     """Whether the view is a page: those are neither described APIs nor plain JSON endpoints."""
     module = f"{view.__module__}."
     is_api = ".api." in module or module == "apps.api_keys.lightweight_views."
+    # What scripts of the playground request, and the trial of an evaluator, which calls a model.
+    is_api = is_api or "/playground/" in path or path.endswith("/evaluators/try")
     # The module of the client sign-in also has the page that approves it.
     is_api = is_api or path.startswith(("/oauth/", "/.well-known/")) or path == "/mcp"
     return path.startswith(("/admin/", "/agents/")) or not is_api

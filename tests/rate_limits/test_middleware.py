@@ -11,6 +11,7 @@ from django.test import AsyncClient, override_settings
 from django.urls import path
 
 from apps.core.json import loads
+from apps.rate_limits.models import LimitFactor
 from tests.factories.api_keys import api_key_row, key_for
 from tests.factories.organizations import UserFactory, WorkspaceFactory, WorkspaceMembershipFactory
 
@@ -93,6 +94,40 @@ def test_keys_count_separately_and_their_other_rows_are_untouched(client, clock)
 
     assert limit_headers(client.post("/runs/stats", headers={"X-Api-Key": second_key}))[1] == "0"
     assert client.post("/runs/query", headers={"X-Api-Key": first_key}).status_code != 429
+
+
+@pytest.mark.parametrize(
+    ("method", "name"),
+    [
+        *(("get", name) for name in ("models", "draft", "experiments/rows")),
+        *(("post", name) for name in ("stream", "tools/call", "commits", "experiments")),
+    ],
+)
+def test_requests_of_the_playground_count_like_model_calls_of_the_api(client, clock, method, name):
+    member = WorkspaceMembershipFactory()
+    client.force_login(member.user)
+    path = f"/o/{member.workspace_id}/playground"
+    api_call = client.post("/prompts/invoke_prompt", headers={"X-User-Id": str(member.user_id)})
+
+    response = getattr(client, method)(f"{path}/{name}")
+
+    assert limit_headers(api_call) == ("1000", "999", "Default (User)")
+    assert limit_headers(response) == ("1000", "998", "Default (User)")
+    assert "X-RateLimit-Limit" not in client.get(path).headers
+
+
+def test_requests_of_the_playground_have_the_limits_of_the_organization(client, clock):
+    member = WorkspaceMembershipFactory()
+    organization = member.workspace.organization
+    LimitFactor.objects.create(organization=organization, factor=0.002)
+    client.force_login(member.user)
+    path = f"/o/{member.workspace_id}/evaluators/try"
+
+    statuses = [client.post(path).status_code for _ in range(3)]
+
+    assert statuses[2] == 429
+    assert 429 not in statuses[:2]
+    assert client.get(f"/o/{member.workspace_id}/playground").status_code == 200
 
 
 def test_unauthenticated_request_counts_on_the_address(client, clock):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import os
 import subprocess
 import sys
@@ -11,9 +13,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from apps.deployments.sandbox import cpu_groups, usage, watchdog
+from apps.deployments.sandbox import InvalidPolicy, cpu_groups, usage, watchdog
 from apps.deployments.sandbox.cpu_groups import CpuGroups
+from apps.deployments.sandbox.cpu_shares import WINDOW_SECONDS, CpuShares
 from tests.child_output import read_line
+from tests.installation import wait_until
 from tests.required_tools import skip_now
 
 from .test_lifetime import wait_until_gone
@@ -53,8 +57,9 @@ def test_every_process_of_a_sandbox_is_in_its_group(cpu_group):
     pids = usage.process_tree(process.pid)
 
     assert len(pids) >= 2
+    inner = "/".join(group.parts[-3:])
     for pid in pids:
-        assert any(path.endswith(f"/{group.parent.name}/{group.name}") for path in groups_of(pid))
+        assert any(path.endswith(f"/{inner}") for path in groups_of(pid))
     process.kill()
     process.wait(20)
     assert wait_until_gone(pids) == []
@@ -64,12 +69,50 @@ def test_every_process_of_a_sandbox_is_in_its_group(cpu_group):
     assert not group.exists()
 
 
-def test_sandboxes_of_a_process_have_half_the_weight_of_the_platform(cpu_group):
+def test_agents_and_builds_have_smaller_weights_than_the_platform(cpu_group):
     group, _ = cpu_group
     name, default = ("cpu.shares", 1024) if (group / "cpu.shares").exists() else ("cpu.weight", 100)
+    owner, agents = group.parent, group.parent.parent
+    builds = agents.with_name(f"slipway-builds-{os.getpid()}")
 
-    assert int((group.parent / name).read_text()) == default // 2
+    assert int((agents / name).read_text()) == default // 2
+    assert int((builds / name).read_text()) == default // 8
+    assert int((owner / name).read_text()) == default
     assert int((group / name).read_text()) == default
+
+
+def test_an_owner_has_one_share_for_all_its_sandboxes(folders, cpu_group, limits):
+    """A second sandbox takes from the first one of its owner, not from those of others."""
+    agents = cpu_group[0].parent.parent
+    wait = "print('ready', flush=True); input()"
+    policies = {
+        "first": folders.policy(owner="organization-1"),
+        "second": folders.policy(owner="organization-1"),
+        "other": folders.policy(owner="organization-2"),
+        "build": folders.policy(owner="organization-1", limits=limits(is_background=True)),
+    }
+    with contextlib.ExitStack() as stack:
+        groups = {}
+        for name, policy in policies.items():
+            process = folders.start(wait, policy=policy, stdin=-1, stdout=-1)
+            stack.enter_context(process)
+            groups[name] = process.cpu_group
+
+        assert groups["first"].parent == groups["second"].parent == agents / "organization-1"
+        assert groups["first"] != groups["second"]
+        assert groups["other"].parent == agents / "organization-2"
+        builds = agents.with_name(f"slipway-builds-{os.getpid()}")
+        assert groups["build"].parent == builds / "organization-1"
+
+    end = time.monotonic() + 20
+    while time.monotonic() < end and any(group.parent.exists() for group in groups.values()):
+        time.sleep(0.05)
+    assert [group for group in groups.values() if group.parent.exists()] == []
+
+
+def test_an_owner_cannot_name_another_folder(folders):
+    with pytest.raises(InvalidPolicy):
+        folders.start("", policy=folders.policy(owner="../organization-1"))
 
 
 def test_code_cannot_change_the_priority_of_its_session(folders):
@@ -116,7 +159,7 @@ def test_many_busy_processes_leave_the_platform_its_share(
     Measured as a ratio of CPU times, which other work on the machine does not change.
     """
     if not has_groups:
-        monkeypatch.setattr(cpu_groups.cpu_groups, "create", lambda: None)
+        monkeypatch.setattr(cpu_groups.cpu_groups, "create", lambda *_, **__: None)
     competitors = []
     with folders.start(BUSY, str(ATTACKERS), kind, stdout=subprocess.PIPE) as attack:
         try:
@@ -168,6 +211,13 @@ class TestFakeHierarchies:
         folder.mkdir()
         return folder
 
+    def prepare(self, proc):
+        """Return the folder for agents, with the one for builds next to it."""
+        groups = CpuGroups(proc)
+        groups._prepare()
+        atexit.unregister(groups._remove_all)
+        return groups._folders.get("slipway-agents-")
+
     def write(self, proc, *, kind, options, mount, own, root="/"):
         controllers = "cpu,cpuacct" if kind == "cgroup" else ""
         (proc / "cgroup").write_text(f"3:{controllers}:{own}\n")
@@ -186,22 +236,26 @@ class TestFakeHierarchies:
         (mount / "service").mkdir(parents=True)
         self.write(proc, kind="cgroup", options="rw,cpu,cpuacct", mount=mount, own="/service")
 
-        folder = CpuGroups(proc)._prepare()
+        folder = self.prepare(proc)
 
         assert folder == mount / "service" / f"slipway-agents-{os.getpid()}"
         assert (folder / "cpu.shares").read_text() == "512"
+        builds = mount / "service" / f"slipway-builds-{os.getpid()}"
+        assert (builds / "cpu.shares").read_text() == "128"
 
     def test_groups_of_killed_processes_are_removed(self, proc, tmp_path):
         ended = subprocess.Popen(["/bin/true"])
         ended.wait()
         mount = tmp_path / "cpu"
-        (mount / f"slipway-agents-{ended.pid}" / "0").mkdir(parents=True)
+        (mount / f"slipway-agents-{ended.pid}" / "organization-1" / "0").mkdir(parents=True)
+        (mount / f"slipway-builds-{ended.pid}" / "organization-1").mkdir(parents=True)
         (mount / "slipway-agents-1" / "0").mkdir(parents=True)
         self.write(proc, kind="cgroup", options="rw,cpu", mount=mount, own="/")
 
-        folder = CpuGroups(proc)._prepare()
+        folder = self.prepare(proc)
 
-        assert {path.name for path in mount.iterdir()} == {folder.name, "slipway-agents-1"}
+        builds = f"slipway-builds-{os.getpid()}"
+        assert {path.name for path in mount.iterdir()} == {folder.name, builds, "slipway-agents-1"}
 
     def test_version_1_of_a_container_that_sees_its_own_part(self, proc, tmp_path):
         mount = tmp_path / "cpu"
@@ -210,7 +264,7 @@ class TestFakeHierarchies:
             proc, kind="cgroup", options="rw,cpu", mount=mount, own="/docker/1", root="/docker/1"
         )
 
-        folder = CpuGroups(proc)._prepare()
+        folder = self.prepare(proc)
 
         assert folder is not None
         assert folder.parent == mount
@@ -218,7 +272,7 @@ class TestFakeHierarchies:
     def test_a_group_outside_of_the_mounted_part_is_not_used(self, proc, tmp_path):
         self.write(proc, kind="cgroup", options="rw,cpu", mount=tmp_path, own="/../other")
 
-        assert CpuGroups(proc)._prepare() is None
+        assert self.prepare(proc) is None
 
     @pytest.fixture
     def _new_groups_have_files(self, monkeypatch):
@@ -241,11 +295,12 @@ class TestFakeHierarchies:
         self.write(proc, kind="cgroup2", options="rw", mount=mount, own="/user.slice/1.scope")
         self.group_of_version_2(mount / "user.slice" / "1.scope", procs="1")
 
-        folder = CpuGroups(proc)._prepare()
+        folder = self.prepare(proc)
 
         assert folder is not None
         assert folder.parent == mount
         assert (folder / "cpu.weight").read_text() == "50"
+        assert (mount / f"slipway-builds-{os.getpid()}" / "cpu.weight").read_text() == "12"
         assert (mount / "cgroup.subtree_control").read_text() == "+cpu"
         assert (folder / "cgroup.subtree_control").read_text() == "+cpu"
         assert not (mount / "slipway-platform").exists()
@@ -260,12 +315,27 @@ class TestFakeHierarchies:
         self.write(proc, kind="cgroup2", options="rw", mount=tmp_path / "cgroup", own=own)
         monkeypatch.setattr(cpu_groups, "_is_delegated", lambda group: group == service)
 
-        folder = CpuGroups(proc)._prepare()
+        folder = self.prepare(proc)
 
         assert folder == service / f"slipway-agents-{os.getpid()}"
         assert (service / "cgroup.subtree_control").read_text() == "+cpu"
         moved = (service / "slipway-platform" / "cgroup.procs").read_text()
         assert moved == ("17" if own == "/slipway.service" else "")
+
+    @pytest.mark.usefixtures("_new_groups_have_files")
+    def test_sandboxes_of_version_2_are_below_their_owner(self, proc, tmp_path):
+        mount = tmp_path / "cgroup"
+        self.group_of_version_2(mount, is_root=True)
+        self.write(proc, kind="cgroup2", options="rw", mount=mount, own="/")
+        groups = CpuGroups(proc)
+
+        group = groups.create("organization-1")
+        atexit.unregister(groups._remove_all)
+
+        assert group is not None
+        owner = group.parent
+        assert owner == mount / f"slipway-agents-{os.getpid()}" / "organization-1"
+        assert (owner / "cgroup.subtree_control").read_text() == "+cpu"
 
     def test_a_group_of_a_service_manager_is_left_alone(self, proc, tmp_path, monkeypatch):
         mount = tmp_path / "cgroup"
@@ -274,7 +344,7 @@ class TestFakeHierarchies:
         self.write(proc, kind="cgroup2", options="rw", mount=mount, own="/session.scope")
         monkeypatch.setattr(cpu_groups, "_is_delegated", lambda _group: False)
 
-        assert CpuGroups(proc)._prepare() is None
+        assert self.prepare(proc) is None
         assert not (mount / "session.scope" / "slipway-platform").exists()
 
     def test_without_a_cpu_controller_no_group_is_made(self, proc, tmp_path):
@@ -283,14 +353,14 @@ class TestFakeHierarchies:
         (mount / "cgroup.controllers").write_text("memory")
         self.write(proc, kind="cgroup2", options="rw", mount=mount, own="/")
 
-        assert CpuGroups(proc)._prepare() is None
+        assert self.prepare(proc) is None
         assert list(mount.glob("slipway-*")) == []
 
     def test_a_read_only_hierarchy_is_not_used(self, proc, tmp_path):
         self.write(proc, kind="cgroup", options="rw,cpu", mount=tmp_path / "missing", own="/")
 
-        assert CpuGroups(proc)._prepare() is None
-        assert CpuGroups(proc).create() is None
+        assert self.prepare(proc) is None
+        assert CpuGroups(proc).create("organization-1") is None
 
 
 class TestSessions:
@@ -298,7 +368,7 @@ class TestSessions:
 
     @pytest.fixture
     def watch(self, folders, monkeypatch):
-        monkeypatch.setattr(cpu_groups.cpu_groups, "create", lambda: None)
+        monkeypatch.setattr(cpu_groups.cpu_groups, "create", lambda *_, **__: None)
         if not watchdog._has_autogroup():
             skip_now("this kernel does not share the CPU between sessions")
         script = "print('ready', flush=True); input()"
@@ -343,3 +413,51 @@ class TestSessions:
         measured = usage.ProcessUsage(0, 1, sessions)
         monkeypatch.setattr(usage, "measure_usage", lambda _pids: measured)
         monkeypatch.setattr(watchdog.SandboxWatch, "_lower_sessions", lower)
+
+
+class TestGreedyOwners:
+    """Without control groups: the owner of busy sandboxes gets a lower priority."""
+
+    @pytest.fixture
+    def watch(self, folders, monkeypatch):
+        monkeypatch.setattr(cpu_groups.cpu_groups, "create", lambda *_, **__: None)
+        monkeypatch.setattr(watchdog, "_may_raise_priorities", lambda: os.geteuid() == 0)
+        # The watchdog's own thread must not restore what the test lowers.
+        monkeypatch.setattr(watchdog.watchdog, "add", lambda _process: None)
+        script = "import os; os.nice(14) if os.fork() == 0 else print('ready', flush=True); input()"
+        policy = folders.policy(owner="organization-1")
+        with folders.start(script, policy=policy, stdin=-1, stdout=-1) as process:
+            assert read_line(process.stdout) == b"ready\n"
+            yield watchdog.SandboxWatch(process, CpuShares(time.monotonic(), cpus=2))
+
+    def priorities(self, watch) -> set[int]:
+        pids = usage.process_tree(watch.process.pid)
+        return {os.getpriority(os.PRIO_PROCESS, pid) for pid in pids}
+
+    def test_priority_follows_what_the_owner_uses(self, watch, monkeypatch):
+        wait_until(lambda: self.priorities(watch) == {5, 19}, "the fork")
+        pids = usage.process_tree(watch.process.pid)
+        used = iter([0.0, 0.0, 3.0, 3.0, 3.0, 3.0, 3.0, 3.0])
+        monkeypatch.setattr(usage, "cpu_seconds", lambda _pids: next(used))
+        start = time.monotonic()
+        seen = []
+        for check in range(8):
+            watch._follow_owner(pids, start + check * WINDOW_SECONDS)
+            seen.append((watch.nice, self.priorities(watch)))
+
+        normal, lowered = (5, {5, 19}), (15, {15, 19})
+        if os.geteuid() != 0:
+            lowered = (15, {5, 19})  # it could not be raised again
+        assert seen == [normal] * 3 + [lowered] * 3 + [normal] * 2
+
+    def test_other_owners_keep_their_priority(self, watch, monkeypatch):
+        monkeypatch.setattr(usage, "cpu_seconds", lambda _pids: 0.0)
+        now = time.monotonic()
+        for window in range(3):
+            watch._shares.record("organization-2", "tree", 3.0 * window, now)
+            watch._follow_owner(usage.process_tree(watch.process.pid), now)
+            now += WINDOW_SECONDS
+
+        assert watch._shares.is_greedy("organization-2")
+        assert watch.nice == 5
+        assert 15 not in self.priorities(watch)

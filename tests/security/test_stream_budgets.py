@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator
 from typing import Any
@@ -116,3 +117,26 @@ async def test_connected_reader_gets_every_event_beyond_the_budget(
     await hub.aclose()
 
     assert names == [*(b"values%d" % number for number in range(5)), b"end"]
+
+
+async def test_wait_returns_when_what_is_queued_is_in_redis(
+    writer: StreamWriter, redis_client: Any
+) -> None:
+    runs = [uuid7() for _ in range(3)]
+    for run_id in runs:
+        writer.write(run_id, [("values", BATCH)])
+
+    await writer.wait_sent()
+
+    assert [redis_client.xlen(stream_key(run_id)) for run_id in runs] == [1, 1, 1]
+    await writer.wait_sent()  # nothing is queued
+
+
+async def test_wait_returns_without_redis() -> None:
+    writer = StreamWriter("redis://127.0.0.1:1/0")
+    writer.write(uuid7(), [("values", BATCH)])
+
+    async with asyncio.timeout(20):
+        await writer.wait_sent()
+        await writer.wait_sent()
+    await writer.aclose()

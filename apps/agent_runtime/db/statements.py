@@ -270,19 +270,25 @@ SELECT id FROM agent_server_agentrun
 WHERE id = ANY(%b::uuid[]) AND status IN ('pending', 'running')
 """
 
-# The active revisions of the most recently used or deployed deployments.
-# Parameters: maximum age in days, maximum number.
+# The active revisions of the most recently used or deployed deployments: of each organization the
+# first one, then the second ones. Parameters: maximum age in days, maximum number.
 SERVING_REVISIONS = """
-SELECT d.active_revision_id, d.id, d.workspace_id
-FROM deployments_deployment d
-LEFT JOIN LATERAL (
-    SELECT r.created_at FROM agent_server_agentrun r
-    WHERE r.workspace_id = d.workspace_id AND r.deployment_id = d.id
-    ORDER BY r.created_at DESC LIMIT 1
-) newest ON true
-WHERE d.active_revision_id IS NOT NULL AND d.deleted_at IS NULL AND d.status <> 'UNUSED'
-  AND greatest(newest.created_at, d.updated_at) > now() - make_interval(days => %b::int)
-ORDER BY greatest(newest.created_at, d.updated_at) DESC
+WITH used AS (
+    SELECT d.active_revision_id, d.id, d.workspace_id, w.organization_id,
+           greatest(newest.created_at, d.updated_at) AS used_at
+    FROM deployments_deployment d
+    JOIN organizations_workspace w ON w.id = d.workspace_id
+    LEFT JOIN LATERAL (
+        SELECT r.created_at FROM agent_server_agentrun r
+        WHERE r.workspace_id = d.workspace_id AND r.deployment_id = d.id
+        ORDER BY r.created_at DESC LIMIT 1
+    ) newest ON true
+    WHERE d.active_revision_id IS NOT NULL AND d.deleted_at IS NULL AND d.status <> 'UNUSED'
+)
+SELECT active_revision_id, id, workspace_id, organization_id
+FROM used
+WHERE used_at > now() - make_interval(days => %b::int)
+ORDER BY row_number() OVER (PARTITION BY organization_id ORDER BY used_at DESC), used_at DESC
 LIMIT %b::int
 """
 

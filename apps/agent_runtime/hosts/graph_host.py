@@ -8,12 +8,14 @@ import logging
 import os
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, Protocol
 from uuid import UUID
 
 from django.conf import settings
 
 from apps.agent_runtime.db.write_batch import FencingToken
+from apps.agent_runtime.hosts.frame_turns import FrameTurns
 from apps.agent_runtime.hosts.launch import Launcher, RevisionRef, StartingHost
 from apps.agent_runtime.hosts.log_levels import LineLevels
 from apps.agent_runtime.hosts.loopback_calls import LoadAsgiApp, LoopbackCalls
@@ -72,8 +74,12 @@ class GraphHost:
         log: LogSink,
         load_asgi_app: LoadAsgiApp,
         on_unreported: UnreportedSink,
+        *,
+        turns: FrameTurns,
     ) -> None:
         self.revision = revision
+        self._organization_id: UUID = launched.organization_id or revision.workspace_id
+        self._turns = turns
         self.hello: dict[str, Any] = {}
         self.run_seconds: float | None = getattr(launched, "run_seconds", None)
         """Time limit of a run, if the revision sets one."""
@@ -97,7 +103,13 @@ class GraphHost:
         self._is_output_closed = launched.process.stdout is None
         self._last_lines: deque[str] = deque(maxlen=20)
         self._levels = LineLevels()
-        self.link = Link(launched.socket, self._on_frame, self._on_close, MAX_UNSENT_BYTES)
+        self.link = Link(
+            launched.socket,
+            self._on_frame,
+            self._on_close,
+            MAX_UNSENT_BYTES,
+            on_handled=self._take_turns,
+        )
         self._loopback_calls = LoopbackCalls(self.link, revision.deployment_id, load_asgi_app)
         self._pauses: set[asyncio.Task[None]] = set()
         self._watch_output()
@@ -159,14 +171,20 @@ class GraphHost:
     def pause_until(self, ready: Callable[[], Awaitable[None]]) -> None:
         """Stop reading frames until `ready()` completes: backpressure to the host."""
         self.link.pause()
+        task = self._loop.create_task(_wait(ready))
+        self._pauses.add(task)
+        task.add_done_callback(self._on_pause_over)
 
-        async def resume() -> None:
-            await ready()
+    def _on_pause_over(self, pause: asyncio.Task[None]) -> None:
+        self._pauses.discard(pause)
+        if not self._pauses:
             self.link.resume()
 
-        task = self._loop.create_task(resume())
-        self._pauses.add(task)
-        task.add_done_callback(self._pauses.discard)
+    def _take_turns(self, size: int, seconds: float) -> None:
+        """Leave the loop to other organizations if this host's one is ahead of them."""
+        pause = self._turns.charge(self._organization_id, size, seconds)
+        if pause and self.is_alive:
+            self.pause_until(partial(asyncio.sleep, pause))
 
     def close(self) -> None:
         """Kill the process and notify its sessions."""
@@ -298,6 +316,10 @@ class GraphHost:
             self._log(self.revision, entries)
 
 
+async def _wait(ready: Callable[[], Awaitable[None]]) -> None:
+    await ready()
+
+
 class HostPool:
     """The hosts of one worker process, at most `max_hosts` idle or busy ones if possible."""
 
@@ -308,8 +330,11 @@ class HostPool:
         log: LogSink,
         load_asgi_app: LoadAsgiApp,
         on_unreported: UnreportedSink,
+        *,
+        turns: FrameTurns,
     ) -> None:
         self._launcher = launcher
+        self._turns = turns
         self._max_hosts = max_hosts
         self._log = log
         self._load_asgi_app = load_asgi_app
@@ -366,7 +391,12 @@ class HostPool:
         try:
             launched = await loop.run_in_executor(None, self._launcher, revision.revision_id)
             host = GraphHost(
-                revision, launched, self._log, self._load_asgi_app, self._on_unreported
+                revision,
+                launched,
+                self._log,
+                self._load_asgi_app,
+                self._on_unreported,
+                turns=self._turns,
             )
             try:
                 await host.ready()

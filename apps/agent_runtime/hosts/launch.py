@@ -42,6 +42,7 @@ class StartingHost:
     """Time limit of a run of this revision; None for the installation's limit."""
     generation: int = 0
     """The deployment's `host_generation` at the start."""
+    organization_id: UUID | None = None
 
 
 Launcher = Callable[[UUID], StartingHost]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from uuid import UUID
 
 from apps.agent_runtime.db import statements
@@ -25,13 +26,18 @@ RESTART_SECONDS = 60.0
 
 
 class WarmHosts:
-    """Starts hosts of the most recently used deployments in the pool of one engine."""
+    """Starts hosts of the most recently used deployments in the pool of one engine.
+
+    The most recent one of each organization comes first, then the second ones.
+    """
 
     def __init__(self, pool: ConnectionPool, hosts: HostPool, count: int) -> None:
         self._pool = pool
         self._hosts = hosts
         self._count = count
         self._started_at: dict[UUID, float] = {}
+        self._starts: dict[UUID, deque[float]] = {}
+        """Times of the last starts for each organization, at most `count`."""
         self._failed: set[UUID] = set()
         """Revisions whose hosts cannot start."""
 
@@ -47,19 +53,25 @@ class WarmHosts:
     async def _start_missing(self) -> None:
         parameters = [USED_WITHIN_DAYS, self._count]
         rows = await self._pool.fetch_rows(statements.SERVING_REVISIONS, parameters)
-        revisions = [RevisionRef(*row) for row in rows]
-        serving = {revision.revision_id for revision in revisions}
+        revisions = [(RevisionRef(*reference), organization) for *reference, organization in rows]
+        serving = {revision.revision_id for revision, _ in revisions}
         self._failed &= serving
         self._started_at = {key: at for key, at in self._started_at.items() if key in serving}
-        for revision in revisions:
-            await self._start(revision)
+        organizations = {organization for _, organization in revisions}
+        self._starts = {key: at for key, at in self._starts.items() if key in organizations}
+        for revision, organization in revisions:
+            await self._start(revision, organization)
 
-    async def _start(self, revision: RevisionRef) -> None:
+    async def _start(self, revision: RevisionRef, organization: UUID) -> None:
         key, now = revision.revision_id, asyncio.get_running_loop().time()
         if key in self._failed or self._hosts.has_running(key):
             return
         if now - self._started_at.get(key, -RESTART_SECONDS) < RESTART_SECONDS:
             return
+        starts = self._starts.setdefault(organization, deque(maxlen=self._count))
+        if len(starts) == self._count and now - starts[0] < RESTART_SECONDS:
+            return  # it deploys without end
+        starts.append(now)
         self._started_at[key] = now
         try:
             await self._hosts.get(revision)

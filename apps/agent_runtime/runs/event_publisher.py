@@ -52,6 +52,10 @@ class EventPublisher:
         """Return when the queue of unsent events is below its high-water mark."""
         await self._stream_writer.wait_writable()
 
+    async def wait_sent(self) -> None:
+        """Return when the events that are queued now are sent, or could not be."""
+        await self._stream_writer.wait_sent()
+
     def close_stream(self, run: ClaimedRun, result: RunResult) -> PendingBatch:
         """Prepare the last events of a run; `send` publishes them after the end is committed.
 

@@ -7,6 +7,7 @@ import json
 import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -25,6 +26,7 @@ from apps.agent_runtime.hosts.graph_host import GraphHost
 from apps.agent_runtime.hosts.isolation import IsolatedHost, IsolatedHostPool
 from apps.agent_runtime.hosts.request_tasks import RequestTasks
 from apps.agent_runtime.runs.event_publisher import EventPublisher
+from apps.agent_runtime.runs.pending_writes import PendingWrites
 from apps.agent_runtime.runs.run_completion import RunCompletion
 from apps.agent_runtime.runs.run_result import HOST_FIELDS
 from apps.agent_server.attempt_traces import build_trace_id
@@ -35,6 +37,11 @@ logger = logging.getLogger(__name__)
 
 STOP_SECONDS = 10.0
 """Time that the agent's code gets to handle a cancellation."""
+MAX_STOPPING_BYTES = 1024 * 1024
+"""Events after a cancellation: those that were on their way, and the last ones of the agent's code.
+
+The rest of a flood is dropped.
+"""
 
 _FOREIGN_THREAD = "A run may read and write its own thread only."
 
@@ -45,6 +52,7 @@ class SessionServices:
 
     writer: GroupCommitWriter
     publisher: EventPublisher
+    pending_writes: PendingWrites
     checkpoints: CheckpointReader
     store: StoreExecutor
     completion: RunCompletion
@@ -72,6 +80,7 @@ class RunSession:
         self._time_limit: asyncio.TimerHandle | None = None
         self._stop_limit: asyncio.TimerHandle | None = None
         self._is_stopping = False
+        self._stopping_bytes = 0
         self._is_rollback = False
         self._handlers: dict[str, Callable[[int, list[Any]], None]] = {
             "events": self._on_events,
@@ -207,9 +216,21 @@ class RunSession:
 
     def _on_events(self, _: int, fields: list[Any]) -> None:
         events = [(str(name), as_bytes(data)) for name, data in fields[0]]
+        size = sum(len(data) for _, data in events)
+        if self._is_stopping:
+            self._stopping_bytes += size
+            if self._stopping_bytes > MAX_STOPPING_BYTES:
+                return
         publisher = self._services.publisher
         if not publisher.publish(self.run, events) and self._host is not None:
             self._host.pause_until(publisher.wait_writable)
+        self._limit_pending(size)
+
+    def _limit_pending(self, size: int) -> None:
+        """Read no more of the host while its organization has much to be written."""
+        pending, organization_id = self._services.pending_writes, self.run.organization_id
+        if pending.add(organization_id, size) and self._host is not None:
+            self._host.pause_until(partial(pending.wait, organization_id))
 
     def _on_put(self, number: int, fields: list[Any]) -> None:
         thread_id, namespace, id_, parent_id, kind, blob, metadata, versions, blobs = fields
@@ -248,6 +269,7 @@ class RunSession:
             self._spawn(self._write_and_answer(number, entry))
         if writer.is_full and self._host is not None:
             self._host.pause_until(writer.wait_writable)
+        self._limit_pending(entry.size)
 
     async def _write_and_answer(
         self, number: int, entry: CheckpointEntry | TaskWritesEntry

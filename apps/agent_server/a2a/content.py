@@ -101,17 +101,22 @@ def to_output_parts(output: Any) -> list[JSONObject]:
     messages = output.get("messages")
     if messages is None or not _are_messages(messages):
         return [{"data": output}] if output else []
-    parts: list[JSONObject] = []
-    for message in reversed(messages):
-        if message.get("type") in {"human", "user"}:
-            break
-        if message.get("type") in {"ai", "AIMessageChunk"}:
-            parts = to_message_parts(message.get("content"))
-            break
+    parts = to_message_parts(last_ai_content(output))
     if output.get("structured_response") is not None:
         parts.append({"data": output["structured_response"]})
     others = {name: value for name, value in output.items() if not _are_messages(value)}
     return parts or ([{"data": others}] if others else [])
+
+
+def last_ai_content(output: Any) -> Any:
+    """The content of the last AI message of a graph's output; None without one since the user's."""
+    messages = output.get("messages") if isinstance(output, dict) else None
+    for message in reversed(messages or []) if _are_messages(messages) else ():
+        if message.get("type") in {"human", "user"}:
+            break
+        if message.get("type") in {"ai", "AIMessageChunk"}:
+            return message.get("content")
+    return None
 
 
 def _are_messages(value: Any) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Collection
 from typing import NamedTuple
 
 from django.core import signing
@@ -17,7 +18,8 @@ from apps.core.errors import NotFound
 
 LIFETIME_SECONDS = 24 * 3600
 _SALT = "agent_server.mcp.session"
-_CAN_ASK = "e"
+_LETTERS = {"elicitation": "e", "sampling": "s", "roots": "r"}
+"""Of the capabilities of clients in the ids of their sessions."""
 
 
 class SessionNotFound(NotFound):
@@ -29,13 +31,14 @@ class Session(NamedTuple):
     """A client among those with the same key."""
 
     token: str
-    can_ask: bool
-    """Whether the client asks its user for input."""
+    capabilities: frozenset[str]
+    """What the client answers questions of agents with."""
 
 
-def create_session_id(admission: Admission, *, can_ask: bool) -> str:
+def create_session_id(admission: Admission, capabilities: Collection[str]) -> str:
     """A new session id of the caller, in visible ASCII."""
-    suffix = f".{_CAN_ASK}" if can_ask else ""
+    letters = "".join(letter for name, letter in _LETTERS.items() if name in capabilities)
+    suffix = f".{letters}" if letters else ""
     value = f"{secrets.token_urlsafe(16)}.{caller_tag(admission)}{suffix}"
     return signing.TimestampSigner(salt=_SALT).sign(value)
 
@@ -50,7 +53,7 @@ def check_session_id(admission: Admission, session_id: str) -> Session:
     tag, _, suffix = rest.partition(".")
     if not secrets.compare_digest(tag, caller_tag(admission)):
         raise SessionNotFound
-    return Session(token, suffix == _CAN_ASK)
+    return Session(token, frozenset(name for name in _LETTERS if _LETTERS[name] in suffix))
 
 
 def caller_tag(admission: Admission) -> str:

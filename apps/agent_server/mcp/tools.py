@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -14,10 +15,13 @@ from apps.agent_server import prepared_sql
 from apps.agent_server.scope import Scope
 from apps.agent_server.services import assistants
 from apps.agent_server.services.graph_schemas import GraphSchemas, schema_cache
-from apps.core.mcp.messages import INVALID_PARAMS, RpcError
+from apps.core.mcp.messages import INVALID_PARAMS, RpcError, decode_header, header_mismatch
 
 JSONObject = dict[str, Any]
 PAGE_SIZE = 100
+PARAMETER_HEADER = "mcp-param-"
+_HEADER_FIELD = "x-mcp-header"
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 # The oldest of several assistants with one name has it without a suffix. A name that looks as if
 # it had a suffix gets one too, so all names differ.
@@ -47,6 +51,7 @@ _BY_NAME = f"""{_NAMED}
 WHERE (has_base AND base = %(name)s) OR long_name = %(name)s
 ORDER BY long_name = %(name)s, created_at LIMIT 1
 """
+_BY_ID = f"{_NAMED} WHERE assistant_id = %(assistant)s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +77,52 @@ class Tool:
             tool["outputSchema"] = self.schemas.output_schema
         return tool
 
+    def check_headers(self, headers: Mapping[str, str], arguments: JSONObject) -> None:
+        """Check the headers that repeat arguments: those that the schema names by `x-mcp-header`.
+
+        Raises `RpcError` if a header differs from its argument, or is there without one.
+        """
+        for name, path in _parameter_headers(self.schemas.input_schema).items():
+            value: Any = arguments
+            for member in path:
+                value = value.get(member) if isinstance(value, dict) else None
+            header = f"{PARAMETER_HEADER}{name}"
+            if not _repeats(headers.get(header), value):
+                raise header_mismatch(header)
+
+
+def _parameter_headers(schema: JSONObject) -> dict[str, tuple[str, ...]]:
+    """The path of the argument that each header repeats."""
+    paths: dict[str, tuple[str, ...]] = {}
+    pending: list[tuple[tuple[str, ...], Any]] = [((), schema)]
+    while pending:
+        path, member = pending.pop()
+        if not isinstance(member, dict):
+            continue
+        name = member.get(_HEADER_FIELD)
+        is_plain = member.get("type") in ("string", "integer", "boolean")
+        if isinstance(name, str) and _HEADER_NAME.fullmatch(name) and path and is_plain:
+            paths[name.lower()] = path
+        properties = member.get("properties")
+        if isinstance(properties, dict):
+            pending += [((*path, key), value) for key, value in properties.items()]
+    return paths
+
+
+def _repeats(header: str | None, value: Any) -> bool:
+    """Whether a header is what a client makes of the argument; null has no header."""
+    if header is None or value is None:
+        return header is None and value is None
+    text = decode_header(header)
+    if isinstance(value, bool):
+        return text == ("true" if value else "false")
+    if isinstance(value, int | float):
+        try:
+            return float(text or "") == value
+        except ValueError:
+            return False
+    return isinstance(value, str) and text == value
+
 
 def list_page(scope: Scope, cursor: str | None) -> tuple[list[Tool], str | None]:
     """A page of the tools that the caller may see, oldest first, and the cursor of the next one."""
@@ -88,6 +139,14 @@ def find(scope: Scope, name: str) -> Tool:
     rows = prepared_sql.fetch_rows(_BY_NAME, {**_parameters(scope), "name": name})
     if not rows:
         raise RpcError(INVALID_PARAMS, f"Unknown tool: {name}")
+    return _to_tool(scope, rows[0])
+
+
+def get(scope: Scope, assistant_id: UUID) -> Tool:
+    """The tool of an assistant. Raises `RpcError` if the caller sees none."""
+    rows = prepared_sql.fetch_rows(_BY_ID, {**_parameters(scope), "assistant": assistant_id})
+    if not rows:
+        raise RpcError(INVALID_PARAMS, "The assistant was deleted.")
     return _to_tool(scope, rows[0])
 
 

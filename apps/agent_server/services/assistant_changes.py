@@ -13,6 +13,10 @@ from apps.agent_server.querysets import AssistantVersionQuerySet
 from apps.agent_server.schemas.assistants import AssistantChanges, NewAssistant
 from apps.agent_server.scope import Scope
 from apps.agent_server.services import assistants, delete_threads, threads
+from apps.core.tenancy import check_row_limit
+
+MAX_ASSISTANTS = 10_000
+MAX_VERSIONS = 1_000
 
 
 def create(scope: Scope, body: NewAssistant) -> Assistant:
@@ -34,7 +38,7 @@ def create(scope: Scope, body: NewAssistant) -> Assistant:
         context=context,
         metadata=body.metadata,
     )
-    if _insert(assistant):
+    if _insert(scope, assistant):
         return assistant
     existing = assistants.queryset_for(scope).filter(assistant_id=assistant.assistant_id).first()
     if existing is None or body.if_exists == "raise":
@@ -43,11 +47,13 @@ def create(scope: Scope, body: NewAssistant) -> Assistant:
 
 
 @transaction.atomic
-def _insert(assistant: Assistant) -> bool:
+def _insert(scope: Scope, assistant: Assistant) -> bool:
     """Insert the row; return False if its id exists (by the unique constraint)."""
     Assistant.unscoped.bulk_create([assistant], ignore_conflicts=True)
     if not Assistant.unscoped.filter(pk=assistant.pk).exists():
         return False
+    rows = assistants.queryset_for(scope.unfiltered())
+    check_row_limit(rows, MAX_ASSISTANTS, "assistants of a deployment")
     AssistantVersion.from_assistant(assistant).save(force_insert=True)
     return True
 
@@ -71,6 +77,7 @@ def update(scope: Scope, assistant_id: UUID, body: AssistantChanges) -> Assistan
     assistant.version = (highest or 0) + 1
     assistant.save()
     AssistantVersion.from_assistant(assistant).save(force_insert=True)
+    check_row_limit(_versions(assistant), MAX_VERSIONS, "versions of an assistant")
     return assistant
 
 

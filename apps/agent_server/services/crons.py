@@ -17,7 +17,9 @@ from apps.agent_server.schemas.crons import CronChangesBase, CronCount, CronSear
 from apps.agent_server.scope import Scope
 from apps.agent_server.services import assistants, checkpoints, threads, webhooks
 from apps.core.ids import uuid7
+from apps.core.tenancy import check_row_limit
 
+MAX_CRONS = 10_000
 _SORTED_BY = {"cron_id": "id", "thread_id": "thread__thread_id"}
 
 
@@ -58,7 +60,9 @@ def _insert(scope: Scope, body: NewCron, thread: Thread | None) -> Cron:
         user=scope.user,
     )
     _apply_body(cron, body, {**body.payload, "assistant_id": str(assistant_id)})
-    cron.save(force_insert=True)
+    with transaction.atomic():
+        cron.save(force_insert=True)
+        check_row_limit(queryset_for(scope.unfiltered()), MAX_CRONS, "crons of a deployment")
     return cron
 
 

@@ -193,8 +193,9 @@ def _as_object(schema: Any, field_name: str) -> tuple[JSONObject, bool]:
         target = schema["$defs"][reference.removeprefix(_PREFIX)]
         if isinstance(target, dict) and target.get("type") == "object":
             root = {**target, "$defs": schema["$defs"]}
-    is_object = root.get("type", "object") == "object" and not root.keys() & {
-        "$ref", "anyOf", "oneOf", "allOf", "enum", "const"
+    # With a type, other keywords only restrict it.
+    is_object = root.get("type") == "object" or not root.keys() & {
+        "type", "$ref", "anyOf", "oneOf", "allOf", "enum", "const"
     }  # fmt: skip
     if is_object:
         return _without_unused({**root, "type": "object"}), False

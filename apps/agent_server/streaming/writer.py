@@ -115,6 +115,7 @@ class StreamWriter:
         self._budget = StreamBudget()
         self._clock = BEGINNING
         self._sender: asyncio.Task[None] | None = None
+        self._sent_waiters: list[asyncio.Future[None]] = []
         self._is_writable = asyncio.Event()
         self._is_writable.set()
 
@@ -173,6 +174,14 @@ class StreamWriter:
     async def wait_writable(self) -> None:
         """Wait until the queue is below its high-water mark."""
         await self._is_writable.wait()
+
+    async def wait_sent(self) -> None:
+        """Wait until what is queued now was sent once, whether Redis is available or not."""
+        if self._sender is None or self._sender.done():
+            return
+        waiter = asyncio.get_running_loop().create_future()
+        self._sent_waiters.append(waiter)
+        await waiter
 
     def close_stream(
         self,
@@ -284,7 +293,11 @@ class StreamWriter:
                 self._close_batch(run_id)
             batches, self._pending, self._size = list(self._pending), deque(), 0
             self._is_writable.set()
-            unsent = await self._send(batches)
+            waiters, self._sent_waiters = self._sent_waiters, []
+            try:
+                unsent = await self._send(batches)
+            finally:
+                _release(waiters)
             if not unsent:
                 pause = 0.05
                 continue
@@ -293,6 +306,8 @@ class StreamWriter:
             self._drop_oldest()
             await asyncio.sleep(pause)
             pause = min(pause * 2, 1.0)
+        _release(self._sent_waiters)
+        self._sent_waiters = []
 
     async def _send(self, batches: list[PendingBatch]) -> list[PendingBatch]:
         """Send the batches and return those that Redis did not accept, in order."""
@@ -349,6 +364,12 @@ class StreamWriter:
             batch = self._pending.popleft()
             self._size -= len(batch.packed)
             log.warning("Dropped events of run %s while Redis was unavailable.", batch.run_id)
+
+
+def _release(waiters: Iterable[asyncio.Future[None]]) -> None:
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_result(None)
 
 
 def _strip_result(

@@ -23,6 +23,7 @@ from apps.api_keys.services.key_lookup import (
 from apps.audit.actions import Action
 from apps.audit.services import Target, record
 from apps.core import errors
+from apps.core.tenancy import check_row_limit
 from apps.organizations.models import Organization, User, Workspace
 from apps.organizations.permissions import (
     SCOPES,
@@ -233,9 +234,15 @@ def revoke_keys_of_workspace(workspace: Workspace) -> None:
             revoke_key(key=key)
 
 
+MAX_KEYS = 10_000
+"""Valid keys of an organization, with those that clients get when a user signs in."""
+
+
 def _insert_key(prefix: str, **fields: Any) -> tuple[ApiKey, str]:
     secret = generate_secret(prefix)
     key = ApiKey.objects.create(prefix=visible_prefix(secret), digest=digest(secret), **fields)
+    keys = ApiKey.objects.live().filter(organization=key.organization)
+    check_row_limit(keys, MAX_KEYS, "valid keys of an organization")
     return key, secret
 
 

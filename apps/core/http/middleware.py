@@ -17,6 +17,7 @@ from django.http.response import HttpResponseBase
 from django.middleware.common import CommonMiddleware
 from django.middleware.gzip import GZipMiddleware
 from django.shortcuts import render
+from psycopg.errors import UntranslatableCharacter
 
 from apps.core import errors
 from apps.core.ids import uuid7
@@ -27,7 +28,8 @@ from apps.core.request_context import RequestContext, enter, leave
 log = logging.getLogger(__name__)
 Handler = Callable[[HttpRequest], HttpResponse]
 _REQUEST_ID = re.compile(r"[\w.:-]{1,64}")
-# The database driver refuses such text before it sends it; few parameters have their own check.
+# The database driver refuses such text before it sends it, and PostgreSQL the escape in JSON; few
+# fields have their own check.
 _NUL_REFUSED = "cannot contain NUL (0x00) bytes"
 _PERMISSIONS_POLICY = "camera=(), geolocation=(), microphone=(), payment=(), usb=()"
 
@@ -185,7 +187,9 @@ def as_app_error(exception: BaseException) -> errors.AppError | None:
             return errors.TooLarge()
         case SuspiciousOperation():
             return errors.BadRequest()
-        case DataError() if _NUL_REFUSED in str(exception):
+        case DataError() if _NUL_REFUSED in str(exception) or isinstance(
+            exception.__cause__, UntranslatableCharacter
+        ):
             return errors.BadRequest("The request contains a NUL character.")
     return None
 

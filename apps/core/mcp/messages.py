@@ -7,7 +7,9 @@ the MCP specification, "Transports" and "Versioning" of these versions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from base64 import b64decode
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,8 +23,16 @@ HANDSHAKE_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 """Newest first."""
 STATELESS_VERSION = "2026-07-28"
 SUPPORTED_VERSIONS = (STATELESS_VERSION, *HANDSHAKE_VERSIONS)
+LINKS_VERSION = "2025-06-18"
 META = "io.modelcontextprotocol/"
-_NAMES = {"tools/call": "name", "resources/read": "uri"}
+_BASE64 = re.compile(r"=\?base64\?(.*)\?=")
+_NAMES = {
+    "tools/call": "name",
+    "resources/read": "uri",
+    "tasks/get": "taskId",
+    "tasks/update": "taskId",
+    "tasks/cancel": "taskId",
+}
 """The parameter that the header `Mcp-Name` repeats, by method."""
 
 PARSE_ERROR = -32700
@@ -32,6 +42,7 @@ INVALID_PARAMS = -32602
 SERVER_ERROR = -32000
 RESOURCE_NOT_FOUND = -32002
 HEADER_MISMATCH = -32020
+MISSING_CAPABILITY = -32021
 UNSUPPORTED_VERSION = -32022
 
 
@@ -52,11 +63,12 @@ class RpcError(Exception):
         self.request_id = request_id
         """The id of the request, if it is known."""
 
+    def as_object(self) -> JSONObject:
+        data = {} if self.data is None else {"data": self.data}
+        return {"code": self.code, "message": self.message, **data}
+
     def as_json(self) -> bytes:
-        error: JSONObject = {"code": self.code, "message": self.message}
-        if self.data is not None:
-            error["data"] = self.data
-        return dumps({"jsonrpc": "2.0", "id": self.request_id, "error": error})
+        return dumps({"jsonrpc": "2.0", "id": self.request_id, "error": self.as_object()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +78,30 @@ class McpMessage:
     id: RequestId | None
     method: str
     params: JSONObject
-    is_stateless: bool
+    version: str | None
+    """The header of the request; clients of versions before 2025-06-18 send none."""
     response: JSONObject | None = None
     """`result` or `error` of a client's response."""
 
-    def declares(self, capability: str) -> bool:
-        """Whether a stateless client offers the capability with this request."""
+    @property
+    def capabilities(self) -> JSONObject:
+        """What a stateless client offers with this request."""
         capabilities = self._meta.get(META + "clientCapabilities")
-        return offers(capabilities, capability)
+        return capabilities if isinstance(capabilities, dict) else {}
+
+    @property
+    def log_level(self) -> Any:
+        """The level of log messages that a stateless client wants with this request."""
+        return self._meta.get(META + "logLevel") if self.is_stateless else None
+
+    @property
+    def is_stateless(self) -> bool:
+        return self.version == STATELESS_VERSION
+
+    @property
+    def has_links(self) -> bool:
+        """Whether results may have audio and links to resources."""
+        return self.version is not None and self.version >= LINKS_VERSION
 
     @property
     def is_request(self) -> bool:
@@ -107,8 +135,9 @@ class McpMessage:
         if self.method in _NAMES:
             expected["Mcp-Name"] = self.params.get(_NAMES[self.method])
         for name, value in expected.items():
-            if headers.get(name, "").strip() != value:
-                raise _header_mismatch(name)
+            sent = headers.get(name, "").strip()
+            if (decode_header(sent) if name == "Mcp-Name" else sent) != value:
+                raise header_mismatch(name)
 
 
 def read_message(headers: Mapping[str, str], raw: bytes) -> McpMessage:
@@ -154,7 +183,7 @@ def _to_message(body: Any, version: str | None) -> McpMessage:
         request_id,
         method or "",
         params or {},
-        version == STATELESS_VERSION,
+        version,
         response if is_response else None,
     )
 
@@ -167,9 +196,11 @@ def admits(accept: str | None, media: str) -> bool:
     return any(part.partition(";")[0].strip().lower() in ranges for part in accept.split(","))
 
 
-def offers(capabilities: Any, name: str) -> bool:
-    """Whether the capabilities of a client have this one."""
-    return isinstance(capabilities, dict) and isinstance(capabilities.get(name), dict)
+def offered(capabilities: Any, names: Iterable[str]) -> frozenset[str]:
+    """Those of the names that the capabilities of a client have."""
+    if not isinstance(capabilities, dict):
+        return frozenset()
+    return frozenset(name for name in names if isinstance(capabilities.get(name), dict))
 
 
 def _is_id(value: Any) -> bool:
@@ -182,7 +213,21 @@ def _unsupported_version(version: Any, request_id: RequestId | None = None) -> R
     return RpcError(UNSUPPORTED_VERSION, text, status=400, data=data, request_id=request_id)
 
 
-def _header_mismatch(name: str) -> RpcError:
+def decode_header(value: str) -> str | None:
+    """The text of a header that repeats a parameter, which may be in base64; None if it is broken.
+
+    Spaces around a value are no part of it.
+    """
+    encoded = _BASE64.fullmatch(value.strip())
+    if encoded is None:
+        return value.strip()
+    try:
+        return b64decode(encoded[1], validate=True).decode()
+    except ValueError:
+        return None
+
+
+def header_mismatch(name: str) -> RpcError:
     return RpcError(HEADER_MISMATCH, f"{name}: does not match the body.", status=400)
 
 

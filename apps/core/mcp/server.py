@@ -49,6 +49,8 @@ class McpServer:
     name: str
     capabilities: JSONObject = field(default_factory=lambda: {"tools": {"listChanged": False}})
     instructions: str = ""
+    extensions: tuple[str, ...] = ()
+    """Of the protocol without a handshake."""
 
     @property
     def info(self) -> JSONObject:
@@ -74,6 +76,8 @@ class McpServer:
 
     def _discover(self, message: McpMessage) -> bytes:
         capabilities: JSONObject = {name: {} for name in self.capabilities}
+        if self.extensions:
+            capabilities["extensions"] = {name: {} for name in self.extensions}
         result = {"supportedVersions": messages.SUPPORTED_VERSIONS, "capabilities": capabilities}
         return self.encode(message, {**result, **self._instructions(), **cache_hints(message)})
 
@@ -163,7 +167,8 @@ def failure(text: str) -> JSONObject:
     return {"content": [{"type": "text", "text": text}], "isError": True}
 
 
-def success(output: JSONObject) -> JSONObject:
-    """The result of a tool call: its output as an object and as text."""
-    text = {"type": "text", "text": dumps_text(output)}
-    return {"content": [text], "structuredContent": output, "isError": False}
+def success(output: JSONObject, content: list[JSONObject] | None = None) -> JSONObject:
+    """The result of a tool call: its output as an object, and as text or the given content."""
+    if content is None:
+        content = [{"type": "text", "text": dumps_text(output)}]
+    return {"content": content, "structuredContent": output, "isError": False}

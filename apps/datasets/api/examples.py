@@ -26,6 +26,7 @@ from apps.datasets.api.request_schema import request_schema
 from apps.datasets.models import Dataset, ExampleRevision
 from apps.datasets.services import examples as services
 from apps.datasets.services.datasets import get_dataset
+from apps.datasets.services.embedded_content import FIELDS, with_embedded_content
 from apps.datasets.services.examples import ExampleChange, NewExample
 from apps.datasets.services.page_start import find_page_start
 from apps.datasets.services.versions import resolve_as_of
@@ -196,8 +197,10 @@ def list_examples(selection: ExampleSelection, params: dict[str, Any]) -> list[d
     page = slice(first, first + params["limit"])
     # The ids come from an index; only the rows of the page are read from the table.
     ids = list(rows.values_list("example_id", flat=True)[page])
-    unread = {"inputs", "outputs", "metadata"} - fields
-    page_rows = selection.valid_rows.filter(example_id__in=ids).defer(*unread)
+    page_rows = selection.valid_rows.filter(example_id__in=ids)
+    if not fields.isdisjoint(FIELDS):
+        page_rows = with_embedded_content(page_rows)
+    page_rows = page_rows.defer(*{*FIELDS, "metadata"} - fields)
     if selection.dataset is None:
         page_rows = page_rows.select_related("dataset")
     by_id = {row.example_id: row for row in page_rows}

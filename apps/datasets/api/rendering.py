@@ -9,6 +9,7 @@ from uuid import UUID
 from apps.core.json import loads_exact
 from apps.datasets.models import Dataset, DatasetVersion, ExampleRevision
 from apps.datasets.services.datasets import ExperimentCounts, count_experiments
+from apps.datasets.services.embedded_content import embedded_content
 from apps.datasets.services.versions import RevisionContent
 from apps.datasets.wire import WireExample
 from apps.tracing.api.downloads import signed_file_url
@@ -105,9 +106,9 @@ def example_json(
     if "metadata" in fields:
         example["metadata"] = revision.metadata
     if "inputs" in fields:
-        example["inputs"] = revision.inputs
+        example["inputs"] = embedded_content(revision, "inputs")
     if "outputs" in fields:
-        example["outputs"] = revision.outputs
+        example["outputs"] = embedded_content(revision, "outputs")
     if "attachment_urls" in fields:
         example["attachment_urls"] = attachment_urls(revision)
     return {name: value for name, value in example.items() if name in fields}

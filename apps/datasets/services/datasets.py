@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from apps.audit.actions import Action
 from apps.audit.services import Target, record
+from apps.core.tenancy import check_row_limit
 from apps.datasets import errors
 from apps.datasets.models import Dataset, DatasetShare, DatasetVersion
 from apps.organizations.models import ResourceType
@@ -27,6 +28,10 @@ def get_dataset(workspace_id: UUID, dataset_id: UUID) -> Dataset:
     if dataset is None:
         raise errors.DatasetNotFound
     return dataset
+
+
+MAX_DATASETS = 10_000
+"""Of a workspace; with deleted ones, until their examples are removed."""
 
 
 def dataset_exists(workspace_id: UUID, dataset_id: UUID) -> bool:
@@ -53,6 +58,8 @@ def create_dataset(
             if names.exists()
             else errors.DatasetIdTaken
         ) from None
+    datasets = Dataset.objects.for_workspace(workspace_id)
+    check_row_limit(datasets, MAX_DATASETS, "datasets of a workspace")
     DatasetVersion(workspace_id=workspace_id, dataset=dataset, as_of=now).save(force_insert=True)
     _record(Action.DATASET_CREATED, dataset, after={"name": dataset.name})
     if tag_value_ids:

@@ -8,7 +8,7 @@ import socket
 from typing import Any
 from uuid import UUID
 
-from django.db import transaction
+from django.db import IntegrityError, transaction
 
 from apps.core.json import dumps, loads, storable
 from apps.deployments import errors, hosts, langgraph_json
@@ -19,7 +19,7 @@ from apps.deployments.builds.host_client import HostCallFailed, HostCallTimedOut
 from apps.deployments.models import Revision, RevisionGraph, Source
 from apps.deployments.routes import STUDIO_USER
 from apps.deployments.sandbox.usage import disk_usage
-from apps.deployments.services import build_storage, progress
+from apps.deployments.services import build_storage, build_turns, progress
 from apps.deployments.services.logs import RevisionLog
 from apps.deployments.statuses import RevisionStatus
 
@@ -27,13 +27,31 @@ log = logging.getLogger(__name__)
 
 
 def build(revision_id: UUID) -> None:
-    """Claim the revision and build and deploy it. Safe to repeat and to run concurrently.
+    """Build and deploy the revision, or one of another organization whose turn it is.
 
-    A failure is stored in the revision; the active revision keeps serving.
+    Safe to repeat and to run concurrently. A failure is stored in the revision; the active revision
+    keeps serving.
     """
-    revision = progress.claim(revision_id, owner=f"{socket.gethostname()}:{os.getpid()}")
+    owner = f"{socket.gethostname()}:{os.getpid()}"
+    revision = build_turns.claim_next(revision_id, owner=owner)
     if revision is None:
         return
+    try:
+        _build_and_deploy(revision)
+    except (IntegrityError, Revision.DoesNotExist):
+        if _exists(revision):
+            raise
+        log.info("revision %s was deleted during its build", revision.pk)
+        remove_revision(revision.pk)
+    finally:
+        build_turns.wake_builder()
+
+
+def _exists(revision: Revision) -> bool:
+    return Revision.objects.for_workspace(revision.workspace_id).filter(pk=revision.pk).exists()
+
+
+def _build_and_deploy(revision: Revision) -> None:
     lines = RevisionLog(
         workspace_id=revision.workspace_id,
         deployment_id=revision.deployment_id,
@@ -49,8 +67,10 @@ def build(revision_id: UUID) -> None:
             _fail(context, str(failure))
         except (errors.LeaseLost, errors.InvalidTransition):
             lines.write("The build of this revision was stopped.", level="WARNING")
+        except (IntegrityError, Revision.DoesNotExist):
+            raise
         except Exception:
-            log.exception("build of revision %s failed", revision_id)
+            log.exception("build of revision %s failed", revision.pk)
             _fail(
                 context,
                 "Internal error of the platform. The operator can find the details in its log.",

@@ -46,6 +46,7 @@ def build_policy(
         env=dict(env),
         read_only=tuple(read_only),
         writable=tuple(writable),
+        owner=context.directory.owner,
         uid=context.directory.uid,
         python=python,
         hostname="build",
@@ -57,6 +58,7 @@ def build_policy(
             open_files=4096,
             temporary_bytes=512 * sandbox.MIB,
             disk_bytes=(disk_mb or settings.BUILD_DISK_MB) * sandbox.MIB,
+            is_background=True,
         ),
     )
 

@@ -1,8 +1,10 @@
 """Control groups that bound the CPU share of agent code, where the platform may create them.
 
-    <base>/slipway-agents-<pid>/        half the weight of the platform, for all sandboxes of <pid>
-    <base>/slipway-agents-<pid>/<n>/    one sandbox; those of one process have equal weights
-    <base>/slipway-platform/            the platform itself, only in a delegated group of version 2
+    <base>/slipway-agents-<pid>/            half the weight of the platform, for the agents of <pid>
+    <base>/slipway-builds-<pid>/            an eighth, for builds and evaluators
+    <base>/slipway-.../<owner>/             an organization; all have equal weights
+    <base>/slipway-.../<owner>/<n>/         one of its sandboxes; they have equal weights, too
+    <base>/slipway-platform/                the platform, only in a delegated group of version 2
 
 Weights share a busy CPU between groups, however many processes, threads and sessions each has. An
 idle machine gives agent code all of it. See `docs/adr/0034-cpu-share-of-agent-code.md`.
@@ -22,7 +24,7 @@ from pathlib import Path
 
 logger = logging.getLogger(__name__)
 
-_PREFIX = "slipway-agents-"
+_AGENTS, _BUILDS = "slipway-agents-", "slipway-builds-"
 _PLATFORM = "slipway-platform"
 _MOVE_PASSES = 20
 """Processes may start while those of a group are moved."""
@@ -31,14 +33,14 @@ _MOVE_PASSES = 20
 @dataclass(frozen=True, slots=True)
 class _Kind:
     weight_file: str
-    half: str
-    """Half of the default weight."""
+    weights: dict[str, int]
+    """Of the groups that are named by these prefixes: a half and an eighth of the default."""
     enables_controllers: bool
     """Whether a group has the CPU controller only if its parent passes it on (version 2)."""
 
 
-_VERSION_1 = _Kind("cpu.shares", "512", enables_controllers=False)
-_VERSION_2 = _Kind("cpu.weight", "50", enables_controllers=True)
+_VERSION_1 = _Kind("cpu.shares", {_AGENTS: 512, _BUILDS: 128}, enables_controllers=False)
+_VERSION_2 = _Kind("cpu.weight", {_AGENTS: 50, _BUILDS: 12}, enables_controllers=True)
 
 
 class CpuGroups:
@@ -48,23 +50,27 @@ class CpuGroups:
         self._proc = proc
         self._lock = threading.Lock()
         self._is_prepared = False
-        self._folder: Path | None = None
+        self._kind: _Kind | None = None
+        self._folders: dict[str, Path] = {}
+        """By prefix; empty where this process may not create groups."""
         self._numbers = itertools.count()
         self._ended: list[Path] = []
 
-    def create(self) -> Path | None:
+    def create(self, owner: str, *, is_background: bool = False) -> Path | None:
         """Return the folder of a new group, or None where this process may not create groups."""
         with self._lock:
             self._remove_ended()
             if not self._is_prepared:
                 self._is_prepared = True
-                self._folder = self._prepare()
-                if self._folder is not None:
-                    atexit.register(self._remove_all)
-            if self._folder is None:
+                self._prepare()
+            if self._kind is None:
                 return None
+            parent = self._folders[_BUILDS if is_background else _AGENTS] / (owner or "unowned")
             try:
-                group = self._folder / str(next(self._numbers))
+                parent.mkdir(exist_ok=True)
+                if self._kind.enables_controllers:
+                    _pass_on_controller(parent)
+                group = parent / str(next(self._numbers))
                 group.mkdir()
             except OSError as error:
                 logger.warning("A sandbox has no CPU group of its own: %s", error)
@@ -77,30 +83,36 @@ class CpuGroups:
             self._ended.append(group)
             self._remove_ended()
 
-    def _prepare(self) -> Path | None:
+    def _prepare(self) -> None:
         for kind, base in _bases(self._proc):
-            folder = base / f"{_PREFIX}{os.getpid()}"
+            folders = {prefix: base / f"{prefix}{os.getpid()}" for prefix in kind.weights}
             try:
                 _remove_stale(base)
-                folder.mkdir(exist_ok=True)
-                if kind.enables_controllers:
-                    _pass_on_controller(folder)
-                (folder / kind.weight_file).write_text(kind.half)
+                for prefix, folder in folders.items():
+                    folder.mkdir(exist_ok=True)
+                    if kind.enables_controllers:
+                        _pass_on_controller(folder)
+                    (folder / kind.weight_file).write_text(str(kind.weights[prefix]))
             except OSError as error:
                 logger.info("No CPU groups in %s: %s", base, error)
-                with contextlib.suppress(OSError):
-                    folder.rmdir()
+                for folder in folders.values():
+                    with contextlib.suppress(OSError):
+                        folder.rmdir()
                 continue
-            return folder
-        return None
+            self._kind, self._folders = kind, folders
+            atexit.register(self._remove_all)
+            return
 
     def _remove_ended(self) -> None:
-        self._ended = [group for group in self._ended if not _removed(group)]
+        remaining = [group for group in self._ended if not _removed(group)]
+        for owner in {group.parent for group in self._ended}:
+            _removed(owner)  # unless it has other sandboxes
+        self._ended = remaining
 
     def _remove_all(self) -> None:
         self._remove_ended()
-        if self._folder is not None:
-            _removed(self._folder)
+        for folder in self._folders.values():
+            _removed(folder)
 
 
 def _bases(proc: Path) -> Iterator[tuple[_Kind, Path]]:
@@ -182,14 +194,20 @@ def _pass_on_controller(group: Path) -> None:
 
 def _remove_stale(base: Path) -> None:
     """Remove groups of platform processes that were killed. A group with processes stays."""
-    for folder in base.glob(f"{_PREFIX}*"):
-        pid = folder.name.removeprefix(_PREFIX)
-        if pid.isdigit() and int(pid) != os.getpid() and not Path("/proc", pid).exists():
-            with contextlib.suppress(FileNotFoundError):  # another process removes it, too
-                for group in folder.iterdir():
-                    if group.is_dir():
-                        _removed(group)
-            _removed(folder)
+    for prefix in (_AGENTS, _BUILDS):
+        for folder in base.glob(f"{prefix}*"):
+            pid = folder.name.removeprefix(prefix)
+            if pid.isdigit() and int(pid) != os.getpid() and not Path("/proc", pid).exists():
+                _remove_below(folder)
+                _removed(folder)
+
+
+def _remove_below(folder: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):  # another process removes it, too
+        for group in folder.iterdir():
+            if group.is_dir():
+                _remove_below(group)
+                _removed(group)
 
 
 def _removed(group: Path) -> bool:

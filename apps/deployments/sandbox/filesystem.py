@@ -64,7 +64,7 @@ def python_installation(interpreter: Path | None) -> tuple[Bind, ...]:
         prefix = Path(sys.base_prefix)
     else:
         command = [str(interpreter), "-I", "-S", "-c", "import sys; print(sys.base_prefix)"]
-        result = subprocess.run(command, check=True, capture_output=True, text=True)
+        result = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603 -- an interpreter of the operator, with constant arguments
         prefix = Path(result.stdout.strip())
     real = prefix.resolve()
     if real == Path("/"):

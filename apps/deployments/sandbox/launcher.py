@@ -76,7 +76,11 @@ def start(
         else _supervised_job(policy, isolation)
     )
 
-    cpu_group = None if is_trial else cpu_groups.cpu_groups.create()
+    cpu_group = None
+    if not is_trial:
+        cpu_group = cpu_groups.cpu_groups.create(
+            policy.owner, is_background=policy.limits.is_background
+        )
     status, status_end = socket.socketpair()
     job = mode_job | {
         "parent": os.getpid(),
@@ -97,7 +101,7 @@ def start(
         os.lseek(job_fd, 0, os.SEEK_SET)
         stub = _STUB.format(str(Path(__file__).parent), job_fd)
         popen = _on_launcher_thread(
-            lambda: subprocess.Popen(
+            lambda: subprocess.Popen(  # noqa: S603 -- a constant stub; the job is in a file
                 [sys.executable, "-I", "-S", "-c", stub],
                 stdin=stdin,
                 stdout=stdout,
@@ -124,6 +128,7 @@ def start(
         writable=filesystem.writable_paths(policy),
         ends_on=signal.SIGKILL if uses_bubblewrap else signal.SIGTERM,
         cpu_group=cpu_group,
+        owner=policy.owner,
     )
     listeners = _await_setup(process, status)
     if is_trial:
@@ -150,6 +155,8 @@ def _check_text(argv: Sequence[str], policy: Policy) -> None:
     texts = [*argv, policy.hostname, *policy.env, *policy.env.values()]
     if not argv or any("\0" in text for text in texts):
         raise InvalidPolicy("the command is empty, or it or its environment has a NUL")
+    if not all(character.isalnum() or character in "-_" for character in policy.owner):
+        raise InvalidPolicy("the owner must consist of letters, digits, dashes and underscores")
     if any(not name or "=" in name for name in policy.env):
         raise InvalidPolicy("a variable name must not be empty or have '='")
 

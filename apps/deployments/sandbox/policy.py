@@ -115,8 +115,13 @@ class Limits:
     """Total size of the files in the writable binds."""
     cpu_seconds: int | None = None
     """CPU time of each process."""
-    nice: int = 5
-    """Lower priority than the platform's own processes."""
+    is_background: bool = False
+    """No user waits for its next second: it has a smaller share of a busy CPU than agents."""
+
+    @property
+    def nice(self) -> int:
+        """A lower priority than the platform's own processes."""
+        return 15 if self.is_background else 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +137,8 @@ class Policy:
     writable: tuple[Path | Bind, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     """The environment. HOME, PATH, LANG and TMPDIR have defaults that it can override."""
+    owner: str = ""
+    """A name for the organization: the sandboxes of one owner share the CPU time of one."""
     uid: int | None = None
     """The uid of the sandbox; required if the platform runs as root, otherwise ignored."""
     gid: int | None = None

@@ -35,6 +35,7 @@ class SandboxedProcess:
         writable: list[Path],
         ends_on: int,
         cpu_group: Path | None = None,
+        owner: str = "",
     ) -> None:
         self._popen = popen
         self._ends_on = ends_on
@@ -42,6 +43,7 @@ class SandboxedProcess:
         self.writable = writable
         self.cpu_group = cpu_group
         """The control group of its process tree; None where the platform may not create any."""
+        self.owner = owner
         self.exceeded: ExceededLimit | None = None
 
     @property

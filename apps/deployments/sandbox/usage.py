@@ -71,6 +71,19 @@ def measure_usage(pids: Iterable[int]) -> ProcessUsage:
     return ProcessUsage(memory, tasks, sessions)
 
 
+def cpu_seconds(pids: Iterable[int]) -> float:
+    """Return the CPU time of the processes and of those that they waited for."""
+    ticks = 0
+    for pid in pids:
+        try:
+            with open(f"/proc/{pid}/stat", "rb") as file:
+                fields = file.read().rpartition(b")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        ticks += sum(map(int, fields[11:15]))  # of itself and of its children, user and system
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def running_threads(pids: Iterable[int]) -> list[int]:
     """Return the threads that are runnable now."""
     results = []

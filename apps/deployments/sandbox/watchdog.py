@@ -8,13 +8,16 @@ faster a tree grows towards its limit, the sooner is the next check.
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from . import cpu_groups, usage
+from .cpu_shares import CpuShares
 from .process import ExceededLimit, SandboxedProcess
 
 logger = logging.getLogger(__name__)
@@ -30,13 +33,18 @@ _VERY_GREEDY_THREADS = 8 * _GREEDY_THREADS
 # of threads only matter within their session. Sessions have a nice value of their own.
 _AUTOGROUP = Path("/proc/sys/kernel/sched_autogroup_enabled")
 _LOWEST_NICE = 19
+_GREEDY_OWNER_NICE = 10
+"""Added to the nice value of the sandboxes of a greedy owner: a tenth of the weight."""
+_CAP_SYS_NICE = 1 << 23
 
 
 class SandboxWatch:
     """State of one sandbox between two checks."""
 
-    def __init__(self, process: SandboxedProcess) -> None:
+    def __init__(self, process: SandboxedProcess, shares: CpuShares | None = None) -> None:
         self.process = process
+        self._shares = shares or CpuShares(time.monotonic())
+        self.nice = process.limits.nice
         self.due = time.monotonic()
         self.checked_at = self.due
         self.memory = 0
@@ -53,6 +61,7 @@ class SandboxWatch:
         if self.process.poll() is not None:
             if self.process.cpu_group is not None:
                 cpu_groups.cpu_groups.remove(self.process.cpu_group)
+            self._shares.forget(self)
             return False
         now = time.monotonic()
         exceeded = self._check_tree(now) or self._check_disk(now)
@@ -64,6 +73,8 @@ class SandboxWatch:
         limits = self.process.limits
         pids = usage.process_tree(self.process.pid)
         memory, tasks, sessions = usage.measure_usage(pids)
+        if self.process.cpu_group is None:
+            self._follow_owner(pids, now)
         sessions_above = self._lower_sessions(sessions)
         if len(self.sessions) > _VERY_GREEDY_THREADS or (
             self.is_idle and sessions_above > _GREEDY_THREADS
@@ -107,8 +118,25 @@ class SandboxWatch:
         if self.greedy_checks >= _GREEDY_CHECKS:
             self._schedule_as_idle(pids)
 
+    def _follow_owner(self, pids: list[int], now: float) -> None:
+        """Lower the priority of the tree while its owner is greedy.
+
+        Without the privilege to raise it again, only sessions are lowered (`_lower_sessions`).
+        """
+        self._shares.record(self.process.owner, self, usage.cpu_seconds(pids), now)
+        normal = self.process.limits.nice
+        lowered = min(normal + _GREEDY_OWNER_NICE, _LOWEST_NICE)
+        is_greedy = self._shares.is_greedy(self.process.owner)
+        if _may_raise_priorities():
+            if is_greedy:
+                # Each time: a thread may have started another one since the last check.
+                _set_nice(pids, lowered, where=lambda nice: nice < lowered)
+            elif self.nice != normal:
+                _set_nice(pids, normal, where=lambda nice: nice == lowered)
+        self.nice = lowered if is_greedy else normal
+
     def _lower_sessions(self, sessions: dict[int, int]) -> int:
-        """Give the sessions of the tree its nice value; return how many still have a better one.
+        """Give the sessions of the tree its nice value; return how many still have another one.
 
         Many sessions, and those of a tree that was scheduled as idle, get the lowest priority. Even
         so 200 of them delay others by a second, which is why their number has a limit.
@@ -118,9 +146,9 @@ class SandboxWatch:
         if self.process.cpu_group is not None or not _has_autogroup():
             return 0
         is_low = self.is_idle or len(sessions) > _GREEDY_THREADS
-        nice = _LOWEST_NICE if is_low else self.process.limits.nice
+        nice = _LOWEST_NICE if is_low else self.nice
         self.sessions = {session: self.sessions.get(session, -1) for session in sessions}
-        above = [session for session in sessions if self.sessions[session] < nice]
+        above = [session for session in sessions if self.sessions[session] != nice]
         for number, session in enumerate(above):
             try:
                 Path(f"/proc/{sessions[session]}/autogroup").write_text(str(nice))
@@ -166,11 +194,12 @@ class Watchdog:
     def __init__(self) -> None:
         self._condition = threading.Condition()
         self._watches: list[SandboxWatch] = []
+        self._shares = CpuShares(time.monotonic())
         self._thread: threading.Thread | None = None
 
     def add(self, process: SandboxedProcess) -> None:
         with self._condition:
-            self._watches.append(SandboxWatch(process))
+            self._watches.append(SandboxWatch(process, self._shares))
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="sandbox-watchdog")
                 self._thread.daemon = True
@@ -190,6 +219,22 @@ class Watchdog:
             if stopped:
                 with self._condition:
                     self._watches = [watch for watch in self._watches if watch not in stopped]
+
+
+def _set_nice(pids: list[int], nice: int, *, where: Callable[[int], bool]) -> None:
+    """Set the nice value of the threads that have such a one now."""
+    for thread in (thread for pid in pids for thread in usage.threads(pid)):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if where(os.getpriority(os.PRIO_PROCESS, thread)):
+                os.setpriority(os.PRIO_PROCESS, thread, nice)
+
+
+@functools.cache
+def _may_raise_priorities() -> bool:
+    """Whether this process may give a process of another user a better priority again."""
+    status = Path("/proc/self/status").read_text()
+    [effective] = [line.split()[1] for line in status.splitlines() if line.startswith("CapEff:")]
+    return bool(int(effective, 16) & _CAP_SYS_NICE)
 
 
 def _has_autogroup() -> bool:

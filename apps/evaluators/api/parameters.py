@@ -44,7 +44,7 @@ class EvaluatorListSerializer(_SupportedSerializer):
     offset = serializers.IntegerField(default=0, min_value=0, max_value=MAX_OFFSET)
     name_contains = serializers.CharField(required=False, max_length=200)
     type = serializers.ChoiceField(
-        choices=[*EvaluatorType.values, "code", "decision_model"], required=False
+        choices=[*EvaluatorType.values, "decision_model"], required=False
     )
     feedback_key = serializers.CharField(required=False, max_length=1000)
     resource_id = _ids()

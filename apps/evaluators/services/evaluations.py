@@ -1,39 +1,31 @@
-"""Claims, extends and records evaluations, for the workers that make the judges' calls."""
+"""Claims and records the evaluations of judges, for the workers that make their calls."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
-from typing import Any
-from uuid import UUID, uuid5
+from datetime import datetime
+from uuid import UUID
 
-import msgspec
 from django.db import transaction
-from django.db.models import Q
 from django.utils import timezone
 
-from apps.core.connections import raw_cursor
 from apps.core.errors import AppError
 from apps.evaluators.errors import BadEvaluator, BadJudgement
 from apps.evaluators.judge import Judge, resolve
 from apps.evaluators.models import Evaluation, EvaluationStatus, EvaluatorRule
-from apps.evaluators.querysets import EvaluationQuerySet
 from apps.evaluators.scoring import Score, read_scores
-from apps.evaluators.services import spend, traces
+from apps.evaluators.services import leases, spend, traces
+from apps.evaluators.services.scores import write_feedback
 from apps.evaluators.variables import needs_output
-from apps.feedback.models import Feedback
-from apps.feedback.services import attach_to_runs
-from apps.feedback.services.feedback import delete_feedback, store_feedback
-from apps.feedback.wire import WireFeedback
 from apps.playground.services import call_records
 from apps.playground.services.call_records import CallRecord, ModelCallResult
 from apps.playground.services.calls import CallExecution
-from apps.playground.services.model_calls import LEASE_SECONDS, MAX_ATTEMPTS, retry_at
+from apps.playground.services.model_calls import MAX_ATTEMPTS, retry_at
 from apps.providers.chat import ChatRequest, ChatUsage
 from apps.providers.client import PreparedCall, prepare_call
-from apps.trace_store import RunDetail, RunQuery, filters, run_store
+from apps.trace_store import RunDetail
 from apps.usage import quotas
 
 
@@ -43,7 +35,6 @@ class ClaimedEvaluation:
 
     id: UUID
     attempt: int
-    """The fencing token: the result of a stale attempt is discarded."""
     organization_id: UUID
     number: int = 1
     """Of the attempt, since the evaluation was asked for."""
@@ -58,66 +49,16 @@ class ClaimedEvaluation:
     """Whether the rule's filters do not match the run: a later change of it may."""
 
 
-def _all_evaluations() -> EvaluationQuerySet:
-    return Evaluation.objects.across_workspaces(
-        reason="a worker makes the evaluations of all workspaces"
-    )
-
-
 def has_due() -> bool:
-    return _all_evaluations().unfinished().filter(due_at__lte=timezone.now()).exists()
-
-
-_DUE = """
-WITH RECURSIVE organizations AS (
-  (SELECT organization_id FROM evaluators_evaluation
-   WHERE status IN ('pending', 'running') ORDER BY organization_id LIMIT 1)
-  UNION ALL
-  SELECT (SELECT e.organization_id FROM evaluators_evaluation e
-          WHERE e.status IN ('pending', 'running') AND e.organization_id > o.organization_id
-          ORDER BY e.organization_id LIMIT 1)
-  FROM organizations o WHERE o.organization_id IS NOT NULL
-)
-SELECT due.id FROM organizations o CROSS JOIN LATERAL (
-  SELECT e.id, e.due_at, row_number() OVER (ORDER BY e.due_at) AS turn
-  FROM evaluators_evaluation e
-  WHERE e.status IN ('pending', 'running') AND e.organization_id = o.organization_id
-    AND e.due_at <= %(now)s
-  ORDER BY e.due_at LIMIT %(limit)s
-) due
-WHERE o.organization_id IS NOT NULL AND NOT o.organization_id = ANY(%(excluded)s)
-ORDER BY due.turn, due.due_at LIMIT %(limit)s
-"""
-"""The due evaluations, the oldest of each organization first, then the second of each, ..."""
+    return leases.has_due(is_code=False)
 
 
 def claim(limit: int, excluded: Collection[UUID] = ()) -> list[ClaimedEvaluation]:
     """Lease due evaluations of organizations that are not excluded, and prepare their requests."""
-    now = timezone.now()
     with transaction.atomic():
-        with raw_cursor() as cursor:
-            cursor.execute(_DUE, {"now": now, "limit": limit, "excluded": list(excluded)})
-            ids = [row[0] for row in cursor]
-        rows = _all_evaluations().unfinished().filter(pk__in=ids, due_at__lte=now)
-        claimed = list(rows.order_by("due_at").select_for_update(skip_locked=True, of=("self",)))
-        for row in claimed:
-            row.status, row.attempt = EvaluationStatus.RUNNING, row.attempt + 1
-            row.due_at, row.started_at = now + timedelta(seconds=LEASE_SECONDS), now
-        _all_evaluations().bulk_update(claimed, ["status", "attempt", "due_at", "started_at"])
-    return _prepare(claimed)
-
-
-def _prepare(evaluations: Sequence[Evaluation]) -> list[ClaimedEvaluation]:
-    rules = EvaluatorRule.objects.across_workspaces(reason="the rules of these evaluations")
-    rules = rules.select_related("evaluator__prompt", "evaluator__saved_settings")
-    by_id = rules.in_bulk({row.rule_id for row in evaluations})
-    prepared = []
-    for evaluation in evaluations:
-        rule = by_id.get(evaluation.rule_id)
-        if rule is not None:  # else it was deleted, with its evaluations
-            evaluation.rule = rule
-            prepared.append(_prepare_one(evaluation))
-    return prepared
+        ids = leases.find_due(is_code=False, limit=limit, excluded=excluded)
+        claimed = leases.lease(ids)
+    return [_prepare_one(row) for row in claimed]
 
 
 def _prepare_one(evaluation: Evaluation) -> ClaimedEvaluation:
@@ -140,7 +81,7 @@ def _prepare_call(evaluation: Evaluation, claimed: ClaimedEvaluation) -> Claimed
     run = traces.find_run(evaluation)
     if run is None:
         return replace(claimed, error="The run was removed.", is_skipped=True)
-    if not matches(rule, run):
+    if not traces.matches(rule, run):
         return replace(claimed, is_dropped=True)
     judge = resolve(rule.evaluator)
     subject = traces.read_subject(run)
@@ -158,25 +99,6 @@ def _prepare_call(evaluation: Evaluation, claimed: ClaimedEvaluation) -> Claimed
         return replace(claimed, error=reason, is_skipped=True)
     record = build_record(rule, judge, chat, run)
     return replace(claimed, judge=judge, record=record, call=call)
-
-
-def matches(rule: EvaluatorRule, run: RunDetail) -> bool:
-    """Whether the filters of the rule match the run and its trace."""
-    if not (rule.filter or rule.trace_filter or rule.tree_filter):
-        return True
-    query = RunQuery(
-        project_ids=[run.row.project_id],
-        run_ids=[run.row.id],
-        is_root=True,
-        where=_parse(rule.filter),
-        where_root=_parse(rule.trace_filter),
-        where_any=_parse(rule.tree_filter),
-    )
-    return bool(run_store.query(run.row.workspace_id, query, limit=1).runs)
-
-
-def _parse(text: str) -> filters.Expression | None:
-    return filters.parse(text) if text else None
 
 
 def _check_price(rule: EvaluatorRule, chat: ChatRequest) -> None:
@@ -214,19 +136,6 @@ def build_record(
     )
 
 
-def extend(attempts: dict[UUID, int]) -> set[UUID]:
-    """Extend the leases of the attempts; return the ids that this process still holds."""
-    due_at = timezone.now() + timedelta(seconds=LEASE_SECONDS)
-    held = Q(pk__in=[])
-    for evaluation_id, attempt in attempts.items():
-        held |= Q(pk=evaluation_id, attempt=attempt, status=EvaluationStatus.RUNNING)
-    with transaction.atomic():
-        rows = _all_evaluations().filter(held).order_by("pk")
-        ids = set(rows.select_for_update().values_list("pk", flat=True))
-        _all_evaluations().filter(pk__in=ids).update(due_at=due_at)
-    return ids
-
-
 async def make_call(claimed: ClaimedEvaluation) -> ModelCallResult | datetime:
     """Ask the judge; return the end, or the time at which it is to be asked again."""
     if claimed.call is None:
@@ -243,15 +152,9 @@ async def make_call(claimed: ClaimedEvaluation) -> ModelCallResult | datetime:
 
 
 @transaction.atomic
-def postpone(claimed: ClaimedEvaluation, due_at: datetime) -> None:
-    """Ask the judge again at this time."""
-    _held(claimed).update(status=EvaluationStatus.PENDING, due_at=due_at)
-
-
-@transaction.atomic
 def record_end(claimed: ClaimedEvaluation, result: ModelCallResult) -> bool:
     """Record the end, its feedback and the judge's run; False for an attempt without a lease."""
-    row = _held(claimed).select_related("rule").select_for_update(of=("self",)).first()
+    row = leases.held(claimed).select_related("rule").select_for_update(of=("self",)).first()
     if row is None:
         return False
     if claimed.is_dropped:
@@ -286,70 +189,18 @@ def _record_judgement(
         refusal = traces.store_judge_run(record, result)
     row.judge_run_id = None if refusal else record.run_id
     if not row.error:
-        row.error = _write_feedback(row, scores)
+        row.error = write_feedback(row, scores)
     row.status = EvaluationStatus.FAILED if row.error else EvaluationStatus.SUCCEEDED
 
 
-def _write_feedback(row: Evaluation, scores: Sequence[Score]) -> str:
-    """Write the scores in place of those of an earlier evaluation; return why not, or ''."""
-    previous = {item["key"] for item in row.scores or ()}
-    try:
-        with transaction.atomic():
-            items = [_build_feedback(row, score) for score in scores]
-            if rejected := store_feedback(row.workspace_id, items):
-                raise rejected[0].error
-            attach_to_runs.attach(row.workspace_id, [row.run_id])
-            _delete_feedback(row, previous - {score.key for score in scores})
-    except AppError as error:
-        return f"The feedback was refused: {error.detail}"
-    row.scores = [msgspec.to_builtins(score) for score in scores]
-    return ""
-
-
-def _build_feedback(row: Evaluation, score: Score) -> WireFeedback:
-    metadata: dict[str, Any] = {
-        "rule_id": str(row.rule_id),
-        "evaluator_id": str(row.rule.evaluator_id),
-    }
-    if row.judge_run_id is not None:
-        metadata["__run"] = {"run_id": str(row.judge_run_id)}
-    return WireFeedback(
-        id=_feedback_id(row, score.key),
-        key=score.key,
-        run_id=row.run_id,
-        session_id=row.project_id,
-        score=score.score,
-        value=score.value,
-        comment=score.comment,
-        feedback_source={"type": "model", "metadata": metadata},
-    )
-
-
-def _feedback_id(row: Evaluation, key: str) -> UUID:
-    """The same id for each evaluation of the run by the rule: a later one replaces the feedback."""
-    return uuid5(row.pk, key)
-
-
-def _delete_feedback(row: Evaluation, keys: Collection[str]) -> None:
-    rows = Feedback.objects.for_workspace(row.workspace_id)
-    for feedback in rows.filter(pk__in=[_feedback_id(row, key) for key in keys]):
-        delete_feedback(feedback)
-
-
-def _held(claimed: ClaimedEvaluation) -> EvaluationQuerySet:
-    return _all_evaluations().filter(
-        pk=claimed.id, attempt=claimed.attempt, status=EvaluationStatus.RUNNING
-    )
-
-
 class EvaluationQueue:
-    """The evaluations of rules, for a `CallWorker`."""
+    """The judges' evaluations, for a `CallWorker`."""
 
     def claim(self, limit: int, excluded: Collection[UUID]) -> Sequence[ClaimedEvaluation]:
         return claim(limit, excluded)
 
-    def extend(self, attempts: dict[UUID, int]) -> set[UUID]:
-        return extend(attempts)
+    def extend(self, calls: Collection[ClaimedEvaluation]) -> set[UUID]:
+        return leases.extend(calls)
 
     async def make(self, claimed: ClaimedEvaluation) -> ModelCallResult | datetime:
         return await make_call(claimed)
@@ -358,4 +209,4 @@ class EvaluationQueue:
         return record_end(claimed, result)
 
     def postpone(self, claimed: ClaimedEvaluation, due_at: datetime) -> None:
-        postpone(claimed, due_at)
+        leases.postpone(claimed, due_at)

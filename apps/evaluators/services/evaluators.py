@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
@@ -14,11 +15,19 @@ from apps.audit.services import Target, record
 from apps.core.callers import Caller
 from apps.core.errors import AppError
 from apps.evaluators import errors
+from apps.evaluators.code.checks import check_code, check_language
 from apps.evaluators.errors import BadEvaluator
 from apps.evaluators.judge import resolve
 from apps.evaluators.models import Evaluator, EvaluatorRule, EvaluatorType
 from apps.evaluators.querysets import EvaluatorQuerySet
-from apps.evaluators.wire import EvaluatorBody, EvaluatorChanges, LlmEvaluatorBody, StructuredBody
+from apps.evaluators.wire import (
+    CodeBody,
+    CodeChanges,
+    EvaluatorBody,
+    EvaluatorChanges,
+    LlmEvaluatorBody,
+    StructuredBody,
+)
 from apps.organizations.models import Workspace
 from apps.organizations.permissions import Permission
 from apps.playground.manifests import read_model
@@ -51,21 +60,36 @@ def get_evaluator(workspace_id: UUID, evaluator_id: UUID) -> Evaluator:
 
 @transaction.atomic
 def create_evaluator(*, caller: Caller, body: EvaluatorBody) -> Evaluator:
-    """Create a judge whose prompt is a commit.
+    """Create a judge whose prompt is a commit, or a function.
 
     Raises `BadEvaluator`, `TooManyEvaluators`, `RepositoryNotFound`, `CommitNotFound`.
     """
     if body.type not in EvaluatorType.values:
         raise BadEvaluator(f"Evaluators of the type `{body.type:.50}` are not supported.")
-    if body.llm_evaluator is None:
-        raise BadEvaluator("`llm_evaluator` is missing.")
     evaluator = new_evaluator(caller, body.name)
     evaluator.metadata = body.metadata or {}
-    _apply(caller, evaluator, body.llm_evaluator)
-    if evaluator.prompt is None:
-        raise BadEvaluator("`llm_evaluator.prompt_repo_handle` is missing.")
+    evaluator.type = EvaluatorType(body.type)
+    if evaluator.is_code:
+        _refuse(evaluator, body.llm_evaluator)
+        if body.code_evaluator is None:
+            raise BadEvaluator("`code_evaluator` is missing.")
+        apply_code(evaluator, body.code_evaluator)
+    else:
+        _refuse(evaluator, body.code_evaluator)
+        if body.llm_evaluator is None:
+            raise BadEvaluator("`llm_evaluator` is missing.")
+        _apply(caller, evaluator, body.llm_evaluator)
+        if evaluator.prompt is None:
+            raise BadEvaluator("`llm_evaluator.prompt_repo_handle` is missing.")
     save_new(evaluator)
     return evaluator
+
+
+def _refuse(evaluator: Evaluator, body: object) -> None:
+    """Refuse the fields of the other type."""
+    if body is not None:
+        name = "llm_evaluator" if evaluator.is_code else "code_evaluator"
+        raise BadEvaluator(f"`{name}`: the evaluator has the type `{evaluator.type}`.")
 
 
 def new_evaluator(caller: Caller, name: str) -> Evaluator:
@@ -95,8 +119,14 @@ def update_evaluator(
         evaluator.name = _clean_name(changes.name)
     if changes.metadata is not msgspec.UNSET:
         evaluator.metadata = changes.metadata or {}
-    if changes.llm_evaluator is not None:
-        _apply(caller, evaluator, changes.llm_evaluator)
+    if evaluator.is_code:
+        _refuse(evaluator, changes.llm_evaluator)
+        if changes.code_evaluator is not None:
+            apply_code(evaluator, changes.code_evaluator)
+    else:
+        _refuse(evaluator, changes.code_evaluator)
+        if changes.llm_evaluator is not None:
+            _apply(caller, evaluator, changes.llm_evaluator)
     save_changes(evaluator, before)
     return evaluator
 
@@ -121,6 +151,13 @@ def _apply(caller: Caller, evaluator: Evaluator, body: LlmEvaluatorBody) -> None
         _set_saved_settings(evaluator, body.playground_settings_id)
     if body.variable_mapping is not msgspec.UNSET:
         evaluator.variable_mapping = body.variable_mapping or {}
+
+
+def apply_code(evaluator: Evaluator, body: CodeBody | CodeChanges) -> None:
+    """Set the source of a function; it is checked when the evaluator is saved."""
+    check_language(body.language)
+    if body.code is not msgspec.UNSET:
+        evaluator.code = body.code
 
 
 def apply_structured(caller: Caller, evaluator: Evaluator, body: StructuredBody) -> None:
@@ -196,7 +233,10 @@ def _clean_name(name: str) -> str:
 def _check(evaluator: Evaluator) -> None:
     if len(msgspec.json.encode(evaluator.metadata)) > MAX_METADATA_BYTES:
         raise BadEvaluator(f"`metadata` has at most {MAX_METADATA_BYTES} bytes.")
-    evaluator.feedback_keys = resolve(evaluator).feedback_keys
+    if evaluator.is_code:
+        evaluator.feedback_keys = check_code(evaluator.code, evaluator.name)
+    else:
+        evaluator.feedback_keys = resolve(evaluator).feedback_keys
 
 
 @transaction.atomic
@@ -238,8 +278,12 @@ def lock_evaluators(workspace_id: UUID) -> None:
 def audit_values(evaluator: Evaluator) -> dict[str, Any]:
     return {
         "name": evaluator.name,
+        "type": evaluator.type,
         "prompt": None if evaluator.prompt is None else evaluator.prompt.handle,
         "commit": evaluator.commit_name or None,
+        "code_digest": (
+            sha256(evaluator.code.encode()).hexdigest()[:16] if evaluator.is_code else None
+        ),
         "feedback_keys": evaluator.feedback_keys,
     }
 

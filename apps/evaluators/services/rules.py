@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -18,16 +18,17 @@ from apps.datasets.models import Dataset
 from apps.datasets.services.datasets import get_dataset
 from apps.evaluators import dispatch, errors
 from apps.evaluators.errors import BadEvaluatorRule
-from apps.evaluators.models import Evaluation, Evaluator, EvaluatorRule
+from apps.evaluators.models import Evaluation, Evaluator, EvaluatorRule, EvaluatorType
 from apps.evaluators.querysets import EvaluatorRuleQuerySet
 from apps.evaluators.services import evaluators
 from apps.evaluators.services.traces import PROJECT_NAME
-from apps.evaluators.wire import RuleBody, RuleChanges, RuleEvaluatorBody, SpendLimitBody
+from apps.evaluators.wire import RuleBody, RuleChanges, SpendLimitBody
 from apps.experiment_jobs.evaluator_choice import EvaluatorChoice
 from apps.organizations.permissions import Permission
 from apps.trace_store import filters
 from apps.tracing.services import get_project
 
+T = TypeVar("T")
 MAX_RULES = 500
 """Rules of a workspace."""
 MAX_NAME_LENGTH = 200
@@ -85,16 +86,22 @@ def create_rule(*, caller: Caller, body: RuleBody) -> EvaluatorRule:
     evaluators.lock_evaluators(caller.workspace_id)
     if EvaluatorRule.objects.for_workspace(caller.workspace_id).count() >= MAX_RULES:
         raise errors.TooManyEvaluators(f"A workspace has at most {MAX_RULES} rules.")
-    if (body.evaluator_id is None) == (not body.evaluators):
-        raise BadEvaluatorRule("A rule has either `evaluators` or an `evaluator_id`.")
+    given = (body.evaluator_id is not None, bool(body.evaluators), bool(body.code_evaluators))
+    if sum(given) != 1:
+        raise BadEvaluatorRule(
+            "A rule has either `evaluators`, `code_evaluators` or an `evaluator_id`."
+        )
     if body.evaluator_id is not None:
         rule.evaluator = evaluators.get_evaluator(caller.workspace_id, body.evaluator_id)
     else:
         evaluator = evaluators.new_evaluator(caller, body.display_name)
         evaluator.is_part_of_rule = True
-        evaluators.apply_structured(caller, evaluator, _only_one(body.evaluators).structured)
+        if body.code_evaluators:
+            evaluator.type = EvaluatorType.CODE
+        _apply_evaluator(caller, evaluator, body)
         evaluators.save_new(evaluator)
         rule.evaluator = evaluator
+    _check_limit(rule)
     rule.save(force_insert=True)
     _record(Action.EVALUATOR_RULE_CREATED, rule, after=_audit_values(rule))
     return rule
@@ -115,10 +122,29 @@ def _set_scope(caller: Caller, rule: EvaluatorRule, body: RuleBody) -> None:
         raise BadEvaluatorRule("The project is an experiment: bind the rule to its dataset.")
 
 
-def _only_one(items: list[RuleEvaluatorBody]) -> RuleEvaluatorBody:
+def _apply_evaluator(caller: Caller, evaluator: Evaluator, body: RuleBody | RuleChanges) -> None:
+    """Set the judge or the function of an evaluator that is a part of its rule."""
+    if evaluator.is_code:
+        if body.evaluators:
+            raise BadEvaluatorRule("`evaluators`: the rule has a function; create another rule.")
+        function = _only_one(body.code_evaluators or [], "code_evaluators")
+        evaluators.apply_code(evaluator, function)
+        return
+    if body.code_evaluators:
+        raise BadEvaluatorRule("`code_evaluators`: the rule has a judge; create another rule.")
+    structured = _only_one(body.evaluators or [], "evaluators").structured
+    evaluators.apply_structured(caller, evaluator, structured)
+
+
+def _only_one(items: list[T], name: str) -> T:
     if len(items) != 1:
-        raise BadEvaluatorRule("`evaluators`: a rule has one; create a rule for each.")
+        raise BadEvaluatorRule(f"`{name}`: a rule has one; create a rule for each.")
     return items[0]
+
+
+def _check_limit(rule: EvaluatorRule) -> None:
+    if rule.evaluator.is_code and rule.weekly_limit_usd is not None:
+        raise BadEvaluatorRule("`spend_limit`: a function costs nothing.")
 
 
 def _calls_per_day(count: int | None) -> int:
@@ -206,14 +232,17 @@ def _change_evaluator(caller: Caller, rule: EvaluatorRule, changes: RuleChanges)
         rule.evaluator = evaluators.get_evaluator(rule.workspace_id, changes.evaluator_id)
         rule.save(update_fields=["evaluator"])
         _delete_if_unused(previous)
-    if changes.evaluators is not msgspec.UNSET and changes.evaluators is not None:
-        evaluator = rule.evaluator
+        _evaluations(rule).unfinished().update(is_code=rule.evaluator.is_code)
+    evaluator = rule.evaluator
+    own = changes.code_evaluators if evaluator.is_code else changes.evaluators
+    other = changes.evaluators if evaluator.is_code else changes.code_evaluators
+    if own not in (None, msgspec.UNSET) or other:
         if not evaluator.is_part_of_rule:
             raise BadEvaluatorRule("Change the evaluator of the rule itself: others may use it.")
         before = evaluators.audit_values(evaluator)
-        structured = _only_one(changes.evaluators).structured
-        evaluators.apply_structured(caller, evaluator, structured)
+        _apply_evaluator(caller, evaluator, changes)
         evaluators.save_changes(evaluator, before)
+    _check_limit(rule)
 
 
 @transaction.atomic

@@ -71,7 +71,8 @@ def _find_rules(
 ) -> dict[UUID, list[EvaluatorRule]]:
     """Return the enabled rules of each of the projects that has one."""
     enabled = EvaluatorRule.objects.for_workspace(workspace_id).filter(is_enabled=True)
-    rules = list(enabled)
+    # Of the evaluator, only its type: a prompt or a source may be large.
+    rules = list(enabled.select_related("evaluator").defer("evaluator__setting", "evaluator__code"))
     if not rules:
         return {}
     projects = Project.objects.for_workspace(workspace_id).present().filter(pk__in=project_ids)
@@ -138,6 +139,7 @@ def _build(
             workspace_id=workspace_id,
             organization_id=organization_id,
             rule=rule,
+            is_code=rule.evaluator.is_code,
             run_id=run.id,
             project_id=run.project_id,
             example_id=run.example_id,

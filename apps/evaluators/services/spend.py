@@ -69,6 +69,12 @@ def count_call(rule: EvaluatorRule) -> str:
     return ""
 
 
+def return_call(rule: EvaluatorRule) -> None:
+    """Take back the count of a call that was not made."""
+    rows = _rows_of(rule).filter(day=today(), call_count__gt=0)
+    rows.update(call_count=F("call_count") - 1)
+
+
 def add_cost(rule: EvaluatorRule, cost: float) -> None:
     """Add the cost of a counted call."""
     _rows_of(rule).filter(day=today()).update(cost=F("cost") + cost)

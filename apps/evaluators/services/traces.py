@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 from uuid import UUID
 
 from apps.core.errors import AppError
 from apps.datasets.models import Dataset, ExampleRevision
-from apps.evaluators.models import Evaluation
+from apps.evaluators.models import Evaluation, EvaluatorRule
 from apps.evaluators.variables import Subject
 from apps.experiments.services.results import load_revisions, version_of
 from apps.playground.services import call_records
 from apps.playground.services.call_records import CallRecord, ModelCallResult
-from apps.trace_store import Payload, RunDetail, run_store
+from apps.trace_store import Payload, RunDetail, RunQuery, filters, run_store
 from apps.tracing.models import Project
 from apps.tracing.services import ensure_project
 
@@ -20,18 +21,42 @@ PROJECT_NAME = "evaluators"
 """The project of the judges' runs, as the public clients name it."""
 
 
+JUDGE_PAYLOADS = (Payload.INPUTS, Payload.OUTPUTS, Payload.ERROR)
+
+
 def judges_project(workspace_id: UUID) -> Project:
     return ensure_project(workspace_id, PROJECT_NAME)
 
 
-def find_run(evaluation: Evaluation) -> RunDetail | None:
+def find_run(
+    evaluation: Evaluation, payloads: Collection[Payload] = JUDGE_PAYLOADS
+) -> RunDetail | None:
     """Return the evaluated run; None if it was removed."""
     return run_store.get(
         evaluation.workspace_id,
         evaluation.run_id,
         project_id=evaluation.project_id,
-        payloads=[Payload.INPUTS, Payload.OUTPUTS, Payload.ERROR],
+        payloads=payloads,
     )
+
+
+def matches(rule: EvaluatorRule, run: RunDetail) -> bool:
+    """Whether the filters of the rule match the run and its trace."""
+    if not (rule.filter or rule.trace_filter or rule.tree_filter):
+        return True
+    query = RunQuery(
+        project_ids=[run.row.project_id],
+        run_ids=[run.row.id],
+        is_root=True,
+        where=_parse(rule.filter),
+        where_root=_parse(rule.trace_filter),
+        where_any=_parse(rule.tree_filter),
+    )
+    return bool(run_store.query(run.row.workspace_id, query, limit=1).runs)
+
+
+def _parse(text: str) -> filters.Expression | None:
+    return filters.parse(text) if text else None
 
 
 def read_subject(run: RunDetail) -> Subject:

@@ -126,7 +126,7 @@ def _result_group_json(
     preview: bool,
 ) -> dict[str, Any]:
     payloads = NO_PAYLOADS if preview else frozenset(Payload)
-    rows = load_rows(query, group.examples, payloads)
+    rows = load_rows(query, group.examples, payloads, is_embedded=True)
     times = {"min_start_time": group.first_time, "max_start_time": group.last_time}
     return {
         "group_key": group.key,

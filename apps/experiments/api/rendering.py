@@ -138,22 +138,16 @@ def rows_csv(
     """Yield a table with a line for each run and a column for each feedback key."""
     names = {project.pk: project.name for project in query.experiments}
     header = [*CSV_COLUMNS, *(f"feedback.{key}" for key in keys)]
-    yield _csv_lines([[_text_cell(text) for text in header]])
+    yield _csv_line([_text_cell(text) for text in header])
     for rows in pages:
         runs = [run for row in rows for run in row.runs]
         feedback = run_feedback(query, runs)
-        yield _csv_lines(
-            [
-                [
-                    *_example_cells(row),
-                    _text_cell(names[run.row.project_id]),
-                    *_run_cells(run),
-                    *_score_cells(feedback.get(run.row.id, {}), keys),
-                ]
-                for row in rows
-                for run in row.runs
-            ]
-        )
+        for row in rows:
+            example = _example_cells(row)
+            for run in row.runs:
+                scores = _score_cells(feedback.get(run.row.id, {}), keys)
+                experiment = _text_cell(names[run.row.project_id])
+                yield _csv_line([*example, experiment, *_run_cells(run), *scores])
 
 
 def _example_cells(row: ResultRow) -> list[str]:
@@ -189,7 +183,7 @@ def _text_cell(text: str) -> str:
     return f"'{text}" if text.startswith(_FORMULA_STARTS) else text
 
 
-def _csv_lines(lines: Iterable[Sequence[str]]) -> bytes:
+def _csv_line(cells: Sequence[str]) -> bytes:
     buffer = io.StringIO(newline="")
-    csv.writer(buffer).writerows(lines)
+    csv.writer(buffer).writerow(cells)
     return buffer.getvalue().encode()

@@ -199,7 +199,8 @@ class ResultsView(WorkspaceAPIView):
         )
         select = _PREVIEW_FIELDS if params["preview"] else None
         payloads = NO_PAYLOADS if params["preview"] else frozenset(Payload)
-        return Response(rows_json(query, load_rows(query, examples, payloads), select))
+        rows = load_rows(query, examples, payloads, is_embedded=True)
+        return Response(rows_json(query, rows, select))
 
 
 def _csv_response(query: ResultQuery, params: dict[str, Any]) -> StreamingHttpResponse:
@@ -241,7 +242,7 @@ class ResultsV2View(V2PageAPIView):
         matches = find_examples(query, offset=position.offset, after=position.after, limit=size + 1)
         page = matches[:size]
         selected = params.get("selects") or []
-        rows = load_rows(query, page, payloads_for(selected))
+        rows = load_rows(query, page, payloads_for(selected), is_embedded=True)
         return Response(
             {
                 "items": rows_v2_json(query, rows, selected),

@@ -12,12 +12,15 @@ from django.utils import timezone
 
 from apps.audit.actions import Action
 from apps.audit.services import Target, record
+from apps.core.tenancy import check_row_limit
 from apps.datasets.models import Dataset
 from apps.experiments import errors
 from apps.experiments.models import ComparativeExperiment
 from apps.experiments.services.results import get_experiments
 from apps.feedback.models import Feedback
 from apps.tracing.models import Project
+
+MAX_COMPARISONS = 10_000
 
 
 def get_comparison(
@@ -59,6 +62,8 @@ def create_comparison(
     try:
         with transaction.atomic():
             comparison.save(force_insert=True)
+            comparisons = ComparativeExperiment.objects.for_workspace(dataset.workspace_id)
+            check_row_limit(comparisons, MAX_COMPARISONS, "comparisons of a workspace")
     except IntegrityError:
         raise errors.ComparisonIdTaken from None
     return comparison

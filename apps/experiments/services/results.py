@@ -13,6 +13,7 @@ from apps.core import errors as core_errors
 from apps.core.timestamps import parse_timestamp
 from apps.datasets.errors import ExperimentNotFound
 from apps.datasets.models import Dataset, ExampleRevision
+from apps.datasets.services.embedded_content import with_embedded_content
 from apps.feedback.services import example_scores
 from apps.trace_store import (
     ExampleRuns,
@@ -128,9 +129,16 @@ def find_examples(
 
 
 def load_rows(
-    query: ResultQuery, examples: Sequence[ExampleRuns], payloads: Collection[Payload]
+    query: ResultQuery,
+    examples: Sequence[ExampleRuns],
+    payloads: Collection[Payload],
+    *,
+    is_embedded: bool = False,
 ) -> list[ResultRow]:
-    """Return the rows of these examples in the same order, in a fixed number of queries."""
+    """Return the rows of these examples in the same order, in a fixed number of queries.
+
+    With `is_embedded`, their content is only to be encoded: see `embedded_content`.
+    """
     runs_by_example: dict[UUID, list[RunDetail]] = defaultdict(list)
     for run in run_store.fetch_example_runs(
         query.workspace_id, query.experiment_ids, examples, payloads=payloads
@@ -138,7 +146,10 @@ def load_rows(
         if run.row.reference_example_id is not None:
             runs_by_example[run.row.reference_example_id].append(run)
     revisions = load_revisions(
-        query.dataset, [item.example_id for item in examples], version_of(query.experiments)
+        query.dataset,
+        [item.example_id for item in examples],
+        version_of(query.experiments),
+        is_embedded=is_embedded,
     )
     return [
         ResultRow(
@@ -171,6 +182,7 @@ def load_revisions(
     version_at: datetime | None,
     *,
     with_content: bool = True,
+    is_embedded: bool = False,
 ) -> dict[UUID, ExampleRevision]:
     """Return the newest revision of each example at the time, also of deleted examples.
 
@@ -180,6 +192,8 @@ def load_revisions(
     rows = ExampleRevision.objects.for_workspace(dataset.workspace_id).filter(dataset=dataset)
     if not with_content:
         rows = rows.only("example_id", "metadata")
+    if is_embedded:
+        rows = with_embedded_content(rows)
     rows = rows.order_by("example_id", "-valid_from").distinct("example_id")
     revisions: dict[UUID, ExampleRevision] = {}
     if version_at is not None:

@@ -8,11 +8,13 @@ from uuid import UUID
 
 from django.db import IntegrityError, transaction
 
-from apps.core.tenancy import get_or_404
+from apps.core.tenancy import check_row_limit, get_or_404
 from apps.feedback import errors
 from apps.feedback.models import FeedbackConfig, FeedbackType
 
 MAX_CATEGORIES = 500
+MAX_CONFIGS = 10_000
+"""Of a workspace; those that feedback contains are not counted."""
 
 
 def parse_config(value: Any) -> dict[str, Any]:
@@ -160,6 +162,8 @@ def create_config(
     try:
         with transaction.atomic():
             new_config.save(force_insert=True)
+            stated = configs.filter(is_inferred=False)
+            check_row_limit(stated, MAX_CONFIGS, "feedback configs of a workspace")
     except IntegrityError:
         pass
     else:

@@ -12,6 +12,7 @@ from django.db.models import Q
 
 from apps.core.connections import raw_cursor
 from apps.core.errors import NotFound
+from apps.core.tenancy import check_row_limit
 from apps.feedback import dispatch, errors
 from apps.feedback.models import Feedback, FeedbackFormula
 from apps.feedback.projects import datasets_of_projects, experiments_on_dataset, project_exists
@@ -122,6 +123,9 @@ def _build_row(
     )
 
 
+MAX_FORMULAS = 1_000
+
+
 def create_formula(workspace_id: UUID, **fields: Any) -> FeedbackFormula:
     """Create a formula; a task applies it to existing feedback."""
     project_id = fields.get("project_id")
@@ -142,6 +146,8 @@ def _save(formula: FeedbackFormula) -> FeedbackFormula:
     try:
         with transaction.atomic():
             formula.save()
+            formulas = FeedbackFormula.objects.for_workspace(formula.workspace_id)
+            check_row_limit(formulas, MAX_FORMULAS, "feedback formulas of a workspace")
             dispatch.compute_formulas()
     except IntegrityError:
         raise errors.FeedbackFormulaExists from None

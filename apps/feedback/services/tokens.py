@@ -15,6 +15,7 @@ from django.utils import timezone
 
 from apps.core import secrets
 from apps.core.ids import uuid7
+from apps.core.tenancy import check_row_limit
 from apps.feedback import errors
 from apps.feedback.models import Feedback, FeedbackConfig, FeedbackToken
 from apps.feedback.services.feedback import create_feedback
@@ -36,6 +37,9 @@ class TokenRequest:
     id: UUID | None = None
 
 
+MAX_TOKENS = 100_000
+
+
 @transaction.atomic
 def issue_tokens(workspace_id: UUID, requests: Sequence[TokenRequest]) -> list[FeedbackToken]:
     """Issue all tokens or none. A repeated id returns the existing token.
@@ -55,6 +59,8 @@ def issue_tokens(workspace_id: UUID, requests: Sequence[TokenRequest]) -> list[F
             expires_at=request.expires_at,
         )
         issued.append(_insert_or_get(row))
+    tokens = FeedbackToken.objects.for_workspace(workspace_id).filter(expires_at__gt=timezone.now())
+    check_row_limit(tokens, MAX_TOKENS, "valid feedback tokens of a workspace")
     configs = [
         FeedbackConfig(workspace_id=workspace_id, key=request.key, config=request.config)
         for request in requests

@@ -13,7 +13,7 @@ from django.db.models import Max
 
 from apps.core import errors
 from apps.core.ids import uuid7
-from apps.core.tenancy import get_or_404
+from apps.core.tenancy import check_row_limit, get_or_404
 from apps.feedback.services import score_stats
 from apps.monitoring import prebuilt
 from apps.monitoring.models import MAX_COLUMNS, Chart, OrganizationSection, Section
@@ -38,9 +38,12 @@ def list_sections_with_chart_counts(workspace_id: UUID) -> list[tuple[Section, i
     return [(section, counts[section.pk]) for section in sections]
 
 
+@transaction.atomic
 def create_section(*, workspace_id: UUID, title: str, **fields: Any) -> Section:
     section = Section(workspace_id=workspace_id, title=title, **fields)
     section.save(force_insert=True)
+    sections = Section.objects.for_workspace(workspace_id)
+    check_row_limit(sections, MAX_SECTIONS, "dashboards of a workspace")
     return section
 
 

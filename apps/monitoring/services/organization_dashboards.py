@@ -12,7 +12,7 @@ from django.db import transaction
 from apps.core import errors
 from apps.core.callers import OrganizationCaller
 from apps.core.ids import uuid7
-from apps.core.tenancy import get_or_404
+from apps.core.tenancy import check_row_limit, get_or_404
 from apps.monitoring.models import OrganizationChart, OrganizationSection
 from apps.monitoring.services import dashboards
 from apps.monitoring.services.chart_computer import MAX_SERIES, ChartComputer, TimeRange
@@ -88,9 +88,12 @@ def _series_of_workspace(
     return [series for series in payload if parse_workspace_id(series) == workspace_id]
 
 
+@transaction.atomic
 def create_section(*, organization_id: UUID, title: str, **fields: Any) -> OrganizationSection:
     section = OrganizationSection(organization_id=organization_id, title=title, **fields)
     section.save(force_insert=True)
+    sections = OrganizationSection.objects.of_organization(organization_id)
+    check_row_limit(sections, dashboards.MAX_SECTIONS, "dashboards of an organization")
     return section
 
 

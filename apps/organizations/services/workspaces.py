@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from secrets import token_hex
 from typing import Any
 from uuid import UUID
 
 from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
+from django.utils.text import slugify
 
 from apps.audit.actions import Action
 from apps.audit.services import Target, record
@@ -48,8 +50,8 @@ def create_workspace(
 ) -> Workspace:
     """Create a workspace with the calling user as its admin.
 
-    Repeating with the same client-sent id returns the existing one. Raises `WorkspaceNameTaken` or
-    `HandleTaken`.
+    Without a handle it gets a free one that resembles its name. Repeating with the same client-sent
+    id returns the existing one. Raises `WorkspaceNameTaken` or `HandleTaken`.
     """
     if workspace_id is not None:
         existing = Workspace.objects.present().filter(
@@ -80,11 +82,19 @@ def insert_workspace(
     handle: str | None = None,
     workspace_id: UUID | None = None,
 ) -> Workspace:
-    """Insert the row with its default tag keys, and run the `workspace_created` hook."""
+    """Insert the row with its default tag keys, and run the `workspace_created` hook.
+
+    The first workspace of an organization is called like all others', so a handle that is not
+    given resembles the organization's name there.
+    """
+    is_first = not organization.workspaces.exists()
     workspace = Workspace(organization=organization, name=name, handle=handle)
     if workspace_id is not None:
         workspace.pk = workspace_id
-    _save(workspace)
+    if handle is None:
+        _save_with_free_handle(workspace, organization.name if is_first else name)
+    else:
+        _save(workspace)
     TagKey.objects.for_workspace(workspace).bulk_create(
         TagKey(workspace=workspace, key=key, description=description)
         for key, description in DEFAULT_TAG_KEYS.items()
@@ -159,6 +169,18 @@ def validate_handle(handle: str | None) -> str | None:
             [{"field": "tenant_handle", "message": "Invalid handle."}],
         )
     return handle
+
+
+def _save_with_free_handle(workspace: Workspace, text: str) -> None:
+    """Clients do not publish prompts of a workspace without a handle, so each starts with one."""
+    words = slugify(text).replace("_", "-").lstrip("-0123456789")
+    slug = words[:33].rstrip("-")
+    workspace.handle = slug if len(slug) >= 3 else f"workspace-{token_hex(3)}"
+    try:
+        _save(workspace)
+    except HandleTaken:
+        workspace.handle = f"{slug or 'workspace'}-{token_hex(3)}"
+        _save(workspace)
 
 
 def _save(workspace: Workspace, fields: list[str] | None = None) -> None:

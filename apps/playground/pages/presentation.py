@@ -23,6 +23,7 @@ _NO_ID = UUID(int=0)
 _URL_NAMES = {
     "stream": "playground-stream",
     "tool_call": "playground-tool-call",
+    "messages": "playground-messages",
     "draft": "playground-draft",
     "shares": "playground-shares",
     "prefill": "playground-prefill",
@@ -86,6 +87,8 @@ class ColumnView:
     template_format: str
     messages: Sequence[MessageView]
     is_first: bool = False
+    agent: str = ""
+    """The slug of the agent that is called in place of the model."""
 
 
 EMPTY_COLUMN = ColumnView("A", "Draft", "", "", "f-string", ())
@@ -114,6 +117,7 @@ def _present_column(column: Mapping[str, Any], *, is_first: bool) -> ColumnView:
             for message in setting.get("messages", [])
         ],
         is_first=is_first,
+        agent=(setting.get("agent") or {}).get("slug", ""),
     )
 
 
@@ -177,9 +181,11 @@ def list_urls(workspace_id: UUID) -> dict[str, str]:
     cancel = reverse("playground-experiment-cancel", args=[workspace_id, _NO_ID])
     dataset = reverse("playground-dataset", args=[workspace_id, _NO_ID])
     prompt_diff = reverse("prompt-diff", args=[workspace_id, "REPO", "COMMIT"])
+    run = reverse("trace-redirect", args=[workspace_id, _NO_ID])
     return {
         **urls,
         "prompt_diff": prompt_diff,
+        "run": run.replace(str(_NO_ID), "RUN"),
         "job": cancel.removesuffix("/cancel").replace(str(_NO_ID), "JOB"),
         "dataset": dataset.replace(str(_NO_ID), "DATASET"),
     }

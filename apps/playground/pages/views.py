@@ -47,7 +47,7 @@ class Opening:
 @require_GET
 @workspace_page(Permission.PROMPTS_READ)
 def playground(request: PageRequest) -> HttpResponse:
-    """Show the run, prompt, example or shared setting of the query; by default the draft."""
+    """Show the run, prompt, example, agent or shared setting of the query; else the draft."""
     caller = request.caller
     catalogue = load_catalogue(caller)
     opening = _open(request, catalogue)
@@ -104,6 +104,8 @@ def _open(request: PageRequest, catalogue: dict[str, Any]) -> Opening:
         filled = prefill.from_prompt(caller, repo[:200], query.get("commit", "latest")[:100])
     elif example_id := query.get("example"):
         filled = prefill.from_example(caller, _parse_id(example_id))
+    elif slug := query.get("agent"):
+        filled = prefill.from_agent(caller, slug[:80])
     if filled is None:
         return Opening(
             draft or presentation.empty_state(catalogue),

@@ -42,7 +42,13 @@ from apps.playground.models import ModelCall
 from apps.playground.services import call_records, partial_replies
 from apps.playground.services.model_runner import RUNNER, ModelRunner, letter_of, prepare_model
 from apps.playground.services.prefill import convert_messages
-from apps.playground.setting import MAX_COLUMNS, MAX_STATE_BYTES, PromptColumn, check_setting
+from apps.playground.setting import (
+    MAX_COLUMNS,
+    MAX_STATE_BYTES,
+    PromptColumn,
+    check_setting,
+    require_model,
+)
 from apps.playground.templates import MAX_VARIABLES, list_variables
 from apps.providers.catalogue import get_provider
 from apps.providers.chat import ChatUsage
@@ -143,6 +149,7 @@ def _check(body: ExperimentBody) -> None:
     for column in body.columns:
         setting = column.setting
         check_setting(setting)
+        require_model(setting)
         if len(msgspec.json.encode(setting)) > MAX_STATE_BYTES:
             raise BadSetting(f"A column has more than {MAX_STATE_BYTES} bytes.")
         get_provider(setting.model.provider)

@@ -11,13 +11,15 @@ from django.urls import reverse
 
 from apps.core.callers import Caller
 from apps.core.json import loads
+from apps.core.tenancy import get_or_404
 from apps.datasets.services.examples import get_example
+from apps.deployments.models import Deployment
 from apps.organizations.permissions import Permission
 from apps.playground import errors
 from apps.playground.manifests import convert_model, read_manifest
 from apps.playground.services.catalogue import list_models
 from apps.playground.services.saved_columns import load_share
-from apps.playground.setting import PromptColumn, PromptReference, Setting, State
+from apps.playground.setting import AgentChoice, PromptColumn, PromptReference, Setting, State
 from apps.prompts.services.lookup import OWN, find_commit, find_repository
 from apps.prompts.services.lookup import read_manifest as read
 from apps.providers.catalogue import PROVIDERS
@@ -107,6 +109,20 @@ def from_prompt(caller: Caller, repo: str, commit: str = "latest") -> dict[str, 
     if not setting.model.model:
         setting.model = default_model(caller)
     return _state(setting, notices=notices)
+
+
+def from_agent(caller: Caller, slug: str) -> dict[str, Any]:
+    """Return a column that calls a deployed agent of the workspace. Raises `NotFound`."""
+    caller.require(Permission.AGENTS_READ)
+    deployments = Deployment.objects.for_workspace(caller.workspace_id).present()
+    deployment = get_or_404(deployments, slug=slug)
+    setting = Setting(
+        [ChatMessage("human", "{message}")],
+        default_model(caller),
+        name=deployment.name,
+        agent=AgentChoice(deployment.slug),
+    )
+    return _state(setting, variables={"message": ""})
 
 
 def from_example(caller: Caller, example_id: UUID) -> dict[str, Any]:
@@ -255,6 +271,8 @@ def _read_schema(params: Mapping[str, Any]) -> dict[str, Any] | None:
         return schema
     response_format = params.get("response_format")
     if isinstance(response_format, dict):
+        if response_format.get("type") == "json_object":
+            return {"type": "object"}
         json_schema = response_format.get("json_schema")
         schema = json_schema.get("schema") if isinstance(json_schema, dict) else None
     return schema if isinstance(schema, dict) else None

@@ -11,7 +11,7 @@ from django.db import transaction
 from apps.core.callers import Caller
 from apps.playground.errors import BadSetting
 from apps.playground.manifests import build_manifest
-from apps.playground.setting import Setting, check_setting
+from apps.playground.setting import Setting, check_setting, require_model
 from apps.prompts.models import Commit
 from apps.prompts.services import commit_tags, commits, repositories
 from apps.prompts.services.lookup import OWN, find_own_repository
@@ -38,6 +38,7 @@ def commit_setting(*, caller: Caller, body: CommitBody) -> Commit:
     `NothingToCommit`, `BadTagName`.
     """
     check_setting(body.setting)
+    require_model(body.setting)
     if len(body.message) > MAX_MESSAGE_LENGTH or len(body.tags) > MAX_TAGS:
         raise BadSetting(
             f"A message has at most {MAX_MESSAGE_LENGTH} characters, a commit {MAX_TAGS} tags."

@@ -26,7 +26,7 @@ from apps.playground import errors
 from apps.playground.services import call_records
 from apps.playground.services.call_records import CallRecord, ModelCallResult
 from apps.playground.services.calls import CallExecution, check_reply
-from apps.playground.setting import Setting, StreamBody, check_setting
+from apps.playground.setting import Setting, StreamBody, check_setting, require_model
 from apps.playground.templates import render_messages
 from apps.providers.chat import (
     ChatEvent,
@@ -99,6 +99,7 @@ def build_chat(
     Raises `BadSetting`, `MissingVariables`, `SchemaRefused`.
     """
     check_setting(setting)
+    require_model(setting)
     if setting.response_schema is not None:
         check_schema(setting.response_schema, "response_schema")
     messages = render_messages(setting, variables) + (history or [])

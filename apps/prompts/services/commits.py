@@ -7,9 +7,12 @@ from collections.abc import Collection
 from typing import Any, Final
 from uuid import UUID
 
+from django.conf import settings
 from django.db import transaction
+from django.db.models import Sum
 from django.utils import timezone
 
+from apps.core.json import dumps
 from apps.prompts import errors, manifest
 from apps.prompts.models import Commit, Repository, WebhookEvent
 from apps.prompts.services import webhooks
@@ -65,7 +68,8 @@ def add_commit(
 ) -> Commit:
     """Add a commit of valid content to the head. The repository stays locked until the end.
 
-    Raises `StaleParent` if the head is not the parent, `NothingToCommit` for equal content.
+    Raises `StaleParent` if the head is not the parent, `NothingToCommit` for equal content and
+    `PromptStorageFull` beyond the limit of the workspace.
     """
     row = lock_repository(repository)
     head = find_head(row)
@@ -74,6 +78,8 @@ def add_commit(
     manifest_hash = manifest.content_hash(content)
     if head is not None and head.manifest_hash == manifest_hash:
         raise errors.NothingToCommit
+    size = len(dumps(content))
+    _require_storage(row.workspace_id, size)
     parent_hash = head.commit_hash if head is not None else ""
     commit = Commit(
         workspace_id=row.workspace_id,
@@ -89,9 +95,20 @@ def add_commit(
     )
     commit.save(force_insert=True)
     row.head, row.num_commits, row.updated_at = commit, commit.number, timezone.now()
-    row.save(update_fields=["head", "num_commits", "updated_at"])
+    row.stored_bytes += size
+    row.save(update_fields=["head", "num_commits", "stored_bytes", "updated_at"])
     webhooks.enqueue(WebhookEvent.COMMIT, commit, author_id=created_by_id, skipped=skipped_webhooks)
     return commit
+
+
+def _require_storage(workspace_id: UUID, size: int) -> None:
+    rows = Repository.objects.for_workspace(workspace_id)
+    used = rows.aggregate(used=Sum("stored_bytes"))["used"] or 0
+    if used + size > settings.MAX_PROMPT_STORAGE_BYTES:
+        limit = settings.MAX_PROMPT_STORAGE_BYTES // 1_048_576
+        raise errors.PromptStorageFull(
+            f"The commits of a workspace may have at most {limit} MB: delete a prompt first."
+        )
 
 
 def check_parent(head: Commit | None, parent: str | None) -> None:

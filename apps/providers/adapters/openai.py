@@ -199,6 +199,8 @@ def _build_tool_choice(request: ChatRequest) -> Any:
 def _build_response_format(schema: dict[str, Any] | None) -> dict[str, Any] | None:
     if schema is None:
         return None
+    if schema == {"type": "object"}:
+        return {"type": "json_object"}
     title = schema.get("title")
     is_name = isinstance(title, str) and _SCHEMA_NAME.fullmatch(title) is not None
     return {

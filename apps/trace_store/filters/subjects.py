@@ -12,6 +12,7 @@ from uuid import UUID
 import msgspec
 import orjson
 
+from apps.core.json import LazyFragment
 from apps.trace_store.filters.syntax import UNSTORABLE
 from apps.trace_store.media import text_without_media
 from apps.trace_store.types import RunRow
@@ -43,9 +44,9 @@ class FilterSubject:
     """A run with its content; payloads are the stored JSON, `run` includes totals."""
 
     run: RunRow
-    inputs: bytes | None = None
-    outputs: bytes | None = None
-    error: bytes | None = None
+    inputs: bytes | LazyFragment | None = None
+    outputs: bytes | LazyFragment | None = None
+    error: bytes | LazyFragment | None = None
     feedback: Sequence[FeedbackItem] = ()
     reference_dataset_id: UUID | None = None
 
@@ -57,8 +58,9 @@ class FilterSubject:
         """
         if self.error is None:
             return self.run.error_preview
-        value = _decode(self.error)
-        return _clean(value if isinstance(value, str) else self.error.decode("utf-8", "replace"))
+        text = _load(self.error)
+        value = _decode(text)
+        return _clean(value if isinstance(value, str) else text.decode("utf-8", "replace"))
 
     @cached_property
     def metadata_pairs(self) -> Sequence[Pair]:
@@ -75,7 +77,7 @@ class FilterSubject:
         return list(extract_pairs(self.outputs))
 
 
-def extract_pairs(payload: bytes | None) -> Iterator[Pair]:
+def extract_pairs(payload: bytes | LazyFragment | None) -> Iterator[Pair]:
     """All members of the payload by path; the elements of a list share its path.
 
     Values have no base64 of files.
@@ -83,7 +85,7 @@ def extract_pairs(payload: bytes | None) -> Iterator[Pair]:
     if payload is None:
         return
     # A stack instead of recursion: payloads may nest deeper than the recursion limit.
-    pending: list[tuple[str, bool, Any]] = [("", False, _decode(payload))]
+    pending: list[tuple[str, bool, Any]] = [("", False, _decode(_load(payload)))]
     while pending:
         path, is_member, value = pending.pop()
         if isinstance(value, dict):
@@ -100,9 +102,9 @@ def extract_pairs(payload: bytes | None) -> Iterator[Pair]:
             yield Pair(path, None if text is None else text_without_media(text), is_number)
 
 
-def extract_texts(payload: bytes | None) -> Iterator[str]:
+def extract_texts(payload: bytes | LazyFragment | None) -> Iterator[str]:
     """All strings and numbers of the payload, without keys and without base64 of files."""
-    pending = [] if payload is None else [_decode(payload)]
+    pending = [] if payload is None else [_decode(_load(payload))]
     while pending:
         value = pending.pop()
         if isinstance(value, dict):
@@ -121,6 +123,10 @@ class _Numeral(str):
 
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _decoder = msgspec.json.Decoder(float_hook=_Numeral)
+
+
+def _load(payload: bytes | LazyFragment) -> bytes:
+    return payload.load() if isinstance(payload, LazyFragment) else payload
 
 
 def _decode(payload: bytes) -> Any:

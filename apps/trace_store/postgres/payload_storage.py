@@ -12,6 +12,8 @@ import hashlib
 import logging
 import threading
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
 from uuid import UUID
 
 import msgspec
@@ -20,11 +22,13 @@ from django.conf import settings
 
 from apps.core import object_storage
 from apps.core.connections import raw_cursor, sql
-from apps.core.json import Fragment
+from apps.core.json import Fragment, LazyFragment
 from apps.trace_store.types import Payload, RunDetail, RunRow
 
 log = logging.getLogger(__name__)
 
+MAX_LOADED_BYTES = 33_554_432
+"""JSON of the payloads that a page of runs holds at once, and one more payload."""
 _PATH_MARKER = b"\x01"
 _MAX_PATH_LENGTH = 300
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -122,16 +126,26 @@ def offloaded_paths_sql(table: str) -> str:
     return f"array_remove(ARRAY[{', '.join(cases)}], NULL)"
 
 
-def with_payloads(rows: list[RunRow], payloads: Collection[Payload]) -> list[RunDetail]:
-    """Return the runs, in their order, with the requested payloads."""
+def with_payloads(
+    rows: Sequence[RunRow], payloads: Collection[Payload], *, lazily: bool = False
+) -> list[RunDetail]:
+    """Return the runs, in their order, with the requested payloads.
+
+    With `lazily`, payloads beyond `MAX_LOADED_BYTES` in sum are loaded when they are encoded.
+    """
     if not rows or not payloads:
         return [RunDetail(row=row, payloads={}) for row in rows]
     requested = sorted(payloads)
-    names = ", ".join(f"p.{payload}" for payload in requested)
+    most_bytes = len(rows) * len(requested) * settings.LARGE_PAYLOAD_BYTES
+    columns = (
+        _columns_up_to(MAX_LOADED_BYTES, requested)
+        if lazily and most_bytes > MAX_LOADED_BYTES
+        else ", ".join(f"p.{payload}" for payload in requested)
+    )
     statement = (
-        f"SELECT p.id, p.project_id, p.partition_time, {names}"
-        " FROM unnest(%s::uuid[], %s::uuid[], %s::timestamptz[]) AS k(id, project_id,"
-        " partition_time)"
+        f"SELECT p.id, p.project_id, p.partition_time, {columns}"
+        " FROM unnest(%s::uuid[], %s::uuid[], %s::timestamptz[]) WITH ORDINALITY AS k(id,"
+        " project_id, partition_time, position)"
         " JOIN trace_store_run_payload p ON p.workspace_id = %s AND p.id = k.id"
         " AND p.project_id = k.project_id AND p.partition_time = k.partition_time"
         " AND p.partition_time BETWEEN %s AND %s"
@@ -148,30 +162,77 @@ def with_payloads(rows: list[RunRow], payloads: Collection[Payload]) -> list[Run
     with raw_cursor() as cursor:
         cursor.execute(sql(statement), values, binary=True)
         payloads_by_key = {row[:3]: row[3:] for row in cursor.fetchall()}
+    loader = _Loader(requested, MAX_LOADED_BYTES if lazily else None)
     return [
         RunDetail(
             row=row,
-            payloads=_decompress_row(
-                row,
-                requested,
-                payloads_by_key.get((row.id, row.project_id, row.partition_time), ()),
+            payloads=loader.load(
+                row, payloads_by_key.get((row.id, row.project_id, row.partition_time), ())
             ),
         )
         for row in rows
     ]
 
 
-def _decompress_row(
-    row: RunRow, requested: Sequence[Payload], stored: Sequence[bytes | None]
-) -> dict[Payload, Fragment]:
-    result = {
-        payload: decompress_payload(load_payload(value))
-        for payload, value in zip(requested, stored, strict=False)
-        if value is not None
-    }
-    if Payload.EXTRA in requested:
-        result |= _join_extra(row, result.get(Payload.EXTRA))
-    return result
+def _columns_up_to(max_bytes: int, payloads: Sequence[Payload]) -> str:
+    """SQL of the payloads of the first runs, and of an empty text in place of the others.
+
+    `octet_length` does not read out-of-line values, and an empty text is no stored value.
+    """
+    size = " + ".join(f"coalesce(octet_length(p.{payload}), 0)" for payload in payloads)
+    total = f"sum({size}) OVER (ORDER BY k.position)"
+    return ", ".join(
+        f"CASE WHEN {total} <= {max_bytes} OR p.{payload} IS NULL THEN p.{payload}"
+        f" ELSE ''::bytea END"
+        for payload in payloads
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _StoredPayload(LazyFragment):
+    """A payload in its stored form; an empty one is still in its row."""
+
+    row: RunRow
+    payload: Payload
+    stored: bytes
+
+    def load(self) -> bytes:
+        if not self.stored:
+            loaded = with_payloads([self.row], [self.payload])[0].payloads.get(self.payload)
+            return b"null" if loaded is None else cast("Fragment", loaded)
+        text = decompress_payload(load_payload(self.stored))
+        if self.payload is Payload.EXTRA:
+            return _join_extra(self.row, text)[Payload.EXTRA]
+        return text
+
+
+class _Loader:
+    """Decompresses payloads until they have `max_bytes`."""
+
+    def __init__(self, payloads: Sequence[Payload], max_bytes: int | None) -> None:
+        self._payloads, self._bytes_left = payloads, max_bytes
+
+    def load(
+        self, row: RunRow, stored: Sequence[bytes | None]
+    ) -> dict[Payload, Fragment | LazyFragment]:
+        result: dict[Payload, Fragment | LazyFragment] = {
+            payload: self._load(row, payload, value)
+            for payload, value in zip(self._payloads, stored, strict=False)
+            if value is not None
+        }
+        if Payload.EXTRA in self._payloads:
+            extra = result.get(Payload.EXTRA)
+            if not isinstance(extra, LazyFragment):
+                result |= _join_extra(row, extra)
+        return result
+
+    def _load(self, row: RunRow, payload: Payload, stored: bytes) -> Fragment | LazyFragment:
+        if not stored or (self._bytes_left is not None and self._bytes_left <= 0):
+            return _StoredPayload(row, payload, bytes(stored))
+        text = decompress_payload(load_payload(stored))
+        if self._bytes_left is not None:
+            self._bytes_left -= len(text)
+        return text
 
 
 def _join_extra(row: RunRow, stored: Fragment | None) -> dict[Payload, Fragment]:

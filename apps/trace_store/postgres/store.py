@@ -33,6 +33,7 @@ from apps.trace_store.types import (
     ExampleRuns,
     ExperimentRun,
     Payload,
+    RunDetail,
     RunKey,
     RunPage,
     RunQuery,
@@ -102,6 +103,11 @@ class PostgresRunStore:
         return sorted_pages.query_page(
             self, workspace_id, query, limit=limit, cursor=cursor, payloads=payloads
         )
+
+    def load_payloads(
+        self, runs: Sequence[RunDetail], payloads: Collection[Payload]
+    ) -> list[RunDetail]:
+        return payload_storage.with_payloads([run.row for run in runs], payloads, lazily=True)
 
     def find_examples(
         self,

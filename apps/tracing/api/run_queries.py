@@ -9,7 +9,16 @@ from typing import Any
 from uuid import UUID
 
 from apps.core import errors as core_errors
-from apps.trace_store import Payload, RunDetail, RunQuery, RunRow, cursors, filters, run_store
+from apps.trace_store import (
+    Payload,
+    RunDetail,
+    RunPage,
+    RunQuery,
+    RunRow,
+    cursors,
+    filters,
+    run_store,
+)
 from apps.trace_store.filters import Expression
 from apps.tracing.models import Project
 
@@ -118,13 +127,19 @@ def read_page(
     limit: int,
     cursor: str | None = None,
     payloads: Collection[Payload] = (),
+    max_bytes: int | None = None,
 ) -> BidirectionalPage:
-    """Return the page at the cursor; raises `InvalidCursor` for a malformed one."""
+    """Return the page at the cursor; raises `InvalidCursor` for a malformed one.
+
+    With `max_bytes`, the page ends after the first run with which its payloads have more.
+    """
     is_backward = cursor is not None and cursor.startswith(_BACKWARD_PREFIX)
     if cursor is not None and is_backward:
         query = replace(query, oldest_first=not query.oldest_first)
         cursor = cursor.removeprefix(_BACKWARD_PREFIX)
     page = run_store.query(workspace_id, query, limit=limit, cursor=cursor, payloads=payloads)
+    if max_bytes is not None:
+        page = _cut(page, max_bytes)
     if not is_backward:
         first = page.runs[0].row if page.runs and cursor is not None else None
         return BidirectionalPage(page.runs, page.next_cursor, _backward_cursor(first))
@@ -134,6 +149,16 @@ def read_page(
     )
     first = runs[0].row if runs and page.next_cursor is not None else None
     return BidirectionalPage(runs, next_cursor, _backward_cursor(first))
+
+
+def _cut(page: RunPage, max_bytes: int) -> RunPage:
+    size = 0
+    for number, run in enumerate(page.runs[:-1], 1):
+        size += sum(len(run.stored(payload) or b"") for payload in run.payloads)
+        if size > max_bytes:
+            next_cursor = cursors.encode_cursor(run.row.partition_time, run.row.id)
+            return RunPage(page.runs[:number], next_cursor)
+    return page
 
 
 def _backward_cursor(row: RunRow | None) -> str | None:

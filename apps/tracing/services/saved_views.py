@@ -7,19 +7,25 @@ from typing import Any
 
 from django.db import transaction
 
+from apps.core.tenancy import check_row_limit
 from apps.trace_store import filters
 from apps.tracing.models import Project, SavedView
 
 FILTER_FIELDS = ("filter_string", "trace_filter_string", "tree_filter_string")
+MAX_VIEWS = 500
+"""Of a project."""
 QUERY_PARAMETERS = ("query", "root", "any", "filter", "trace", "tree")
 """Keys of `shown` with the queries of the page, from which the filters were made."""
 
 
+@transaction.atomic
 def create_view(*, project: Project, **fields: Any) -> SavedView:
     """Create a view of the project; an invalid filter raises `FilterError`."""
     _validate_filters(fields)
     view = SavedView(workspace_id=project.workspace_id, project=project, **fields)
     view.save(force_insert=True)
+    views = SavedView.objects.for_workspace(project.workspace_id).filter(project=project)
+    check_row_limit(views, MAX_VIEWS, "saved views of a project")
     return view
 
 

@@ -11,6 +11,7 @@ from django.db.models import QuerySet
 
 from apps.audit.actions import Action
 from apps.audit.services import Target, record
+from apps.core.tenancy import check_row_limit
 from apps.feedback.models import Feedback
 from apps.feedback.querysets import FeedbackQuerySet
 from apps.organizations.models import Organization, Workspace
@@ -29,6 +30,8 @@ from apps.tracing import errors
 from apps.tracing.models import Share
 
 MAX_RUNS_SHOWN = 1000
+MAX_SHARES = 20_000
+"""Public links of a workspace to traces and threads."""
 """The maximum number of runs on the public page of a link."""
 REMOVAL_STATEMENT = """
 DELETE FROM tracing_share s USING {runs} r
@@ -91,12 +94,14 @@ def share_thread(workspace_id: UUID, project_id: UUID, thread_key: str) -> Share
 def _save_share(share: Share) -> Share:
     if not is_sharing_allowed(share.workspace_id):
         raise errors.SharingForbidden
+    shares = Share.objects.for_workspace(share.workspace_id)
     try:
         with transaction.atomic():
             share.save(force_insert=True)
+            check_row_limit(shares, MAX_SHARES, "public links of a workspace")
             _record(Action.RUN_SHARED, share)
     except IntegrityError:
-        existing = Share.objects.for_workspace(share.workspace_id).filter(
+        existing = shares.filter(
             project_id=share.project_id, trace_id=share.trace_id, thread_key=share.thread_key
         )
         row = existing.first()

@@ -11,6 +11,7 @@ import {
   readAttachments,
   readText,
 } from "../playground/settings.js";
+import { AgentForm } from "../playground/agent-form.js";
 import { listAgentTools } from "../playground/tool-calls.js";
 import { findVariables } from "../playground/template-variables.js";
 import "./template-field.js";
@@ -32,6 +33,10 @@ const MODEL_FIELDS = ["model", "base_url", "api_version"];
 export class PromptColumn extends HTMLElement {
   /** @type {Catalogue | null} */
   #catalogue = null;
+  /** @type {AgentForm | null} */
+  #agentForm = null;
+  /** The model of a column that calls an agent. @type {Setting["model"]} */
+  #unusedModel = { provider: "", model: "" };
   /** @type {Setting["prompt"]} */
   #prompt = null;
   #title = "Draft";
@@ -126,7 +131,46 @@ export class PromptColumn extends HTMLElement {
     const schema = setting.response_schema;
     this.#field("[data-schema]").value = schema ? JSON.stringify(schema, null, 2) : "";
     this.#fillModel(setting.model);
+    this.#agentForm ??= new AgentForm(this.#find("[data-agent]"), () => this.#update());
+    this.#agentForm.reset();
+    if (setting.agent) this.#selectAgent(setting.agent, setting.model);
     this.#update();
+  }
+
+  /**
+   * @param {NonNullable<Setting["agent"]>} agent
+   * @param {Setting["model"]} model
+   */
+  #selectAgent(agent, model) {
+    const menu = this.#field("[data-model]");
+    this.#unusedModel = model;
+    menu.value = `agent ${agent.slug}`;
+    if (!menu.value) {
+      menu.prepend(new Option(`${agent.slug}, not available here`, `agent ${agent.slug}`));
+      menu.value = `agent ${agent.slug}`;
+    }
+    this.#agentForm?.show(agent);
+  }
+
+  /** The agent that is called in place of a model. @returns {Setting["agent"]} */
+  get agent() {
+    const [kind, slug = ""] = this.#modelChoice;
+    if (kind !== "agent") return null;
+    const agent = this.#agentForm?.value;
+    return agent?.slug === slug ? agent : { slug, assistant: "", context: {} };
+  }
+
+  /** Continue the prompt with messages of a reply, whose braces are no variables. @param {Message[]} messages */
+  addMessages(messages) {
+    const isFString = this.#field("[data-format]").value === "f-string";
+    const escape = (/** @type {string} */ text) =>
+      isFString ? text.replaceAll("{", "{{").replaceAll("}", "}}") : text;
+    const rows = messages.map((message) =>
+      this.#addMessage({ ...message, content: escape(readText(message)) }),
+    );
+    this.#announce();
+    const last = rows.at(-1);
+    if (last) selectField(last, "[data-message-text]").focus();
   }
 
   /** State what the setting would be without changes. @param {Partial<Setting>} setting */
@@ -184,7 +228,8 @@ export class PromptColumn extends HTMLElement {
       messages: this.#rows.map((row) => this.#readMessage(row)),
       tools: this.#toolRows.map((row) => this.#readTool(row)),
       response_schema: parseJson(this.#field("[data-schema]").value).value ?? null,
-      model: this.#readModel(),
+      model: this.agent ? this.#unusedModel : this.#readModel(),
+      agent: this.agent,
     };
   }
 
@@ -193,11 +238,12 @@ export class PromptColumn extends HTMLElement {
     const problems = this.#rows.map((row) => this.#checkMessage(row));
     problems.push(...this.#toolRows.map((row) => this.#checkTool(row)));
     problems.push(this.#checkSchema());
+    if (!this.#rows.length) problems.push("Add a message.");
+    if (this.agent) return [...problems, this.#agentForm?.problem ?? ""].filter(Boolean);
     const provider = this.provider;
     if (!this.#readModel().model) problems.push("Choose a model.");
     if (provider?.needs_base_url && !this.#field('[data-model-field="base_url"]').value.trim())
       problems.push(`Enter the address of ${provider.name}.`);
-    if (!this.#rows.length) problems.push("Add a message.");
     return problems.filter(Boolean);
   }
 
@@ -515,6 +561,10 @@ export class PromptColumn extends HTMLElement {
       const row = this.#addTool();
       this.#announce();
       selectField(row, "[data-tool-field=name]").focus();
+    } else if (target.closest("[data-json-object]")) {
+      this.#field("[data-schema]").value = JSON.stringify({ type: "object" });
+      this.#announce();
+      this.#field("[data-schema]").focus();
     } else if (target.closest("[data-remove-tool]")) {
       target.closest(".play-tool")?.remove();
       this.#announce();
@@ -606,7 +656,13 @@ export class PromptColumn extends HTMLElement {
   }
 
   #updateModel() {
-    const provider = this.provider;
+    const { agent, provider } = this;
+    // A column that calls an agent keeps its model, for the time when it calls one again.
+    if (!agent) this.#unusedModel = this.#readModel();
+    this.#agentForm?.show(agent);
+    this.toggleAttribute("data-calls-agent", agent !== null);
+    for (const selector of ["[data-parameter-menu]", "[data-of-model]", ".play-model-fields"])
+      toggle(this, selector, !agent);
     const [id, chosen] = this.#modelChoice;
     const model = provider?.models.find((item) => item.id === chosen);
     toggle(this, '[data-model-field="model"]', !chosen);
@@ -623,12 +679,10 @@ export class PromptColumn extends HTMLElement {
       if (isOffered && this.#field(`[data-parameter="${name}"]`).value.trim()) count++;
     }
     this.#find("[data-parameter-count]").textContent = count ? String(count) : "";
-    toggle(this, '[data-part="tools"]', !provider || provider.parameters.includes("tools"));
-    toggle(
-      this,
-      '[data-part="schema"]',
-      !provider || provider.parameters.includes("response_schema"),
-    );
+    const takes = (/** @type {string} */ name) =>
+      !agent && (!provider || provider.parameters.includes(name));
+    toggle(this, '[data-part="tools"]', takes("tools"));
+    toggle(this, '[data-part="schema"]', takes("response_schema"));
     this.#updateKeyNotice(provider);
   }
 

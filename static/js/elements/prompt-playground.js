@@ -10,7 +10,7 @@ import { ColumnResults } from "../playground/column-results.js";
 import { createElement } from "../playground/reply-view.js";
 import { requestJson } from "../playground/requests.js";
 import { UnsavedDraft } from "../playground/unsaved-draft.js";
-import { canonicalJson, LETTERS, listVariables, toPython } from "../playground/settings.js";
+import { canonicalJson, LETTERS, listVariables } from "../playground/settings.js";
 import { formatMoney } from "../lib/formatting.js";
 import "./prompt-column.js";
 
@@ -20,7 +20,7 @@ import "./prompt-column.js";
  * @typedef {import("../playground/types.js").Setting} Setting
  * @typedef {import("../playground/types.js").State} State
  * @typedef {import("../playground/types.js").DatasetChoice} DatasetChoice
- * @typedef {import("../playground/column-results.js").RunInput} RunInput
+ * @typedef {import("../playground/types.js").RunInput} RunInput
  * @typedef {import("../playground/dataset-run.js").DatasetRun} DatasetRun
  * @typedef {import("../playground/dataset-run.js").Estimate} Estimate
  * @typedef {{ column: PromptColumn, results: ColumnResults }} Entry
@@ -128,10 +128,10 @@ class PromptPlayground extends HTMLElement {
   /** @param {PromptColumn} column */
   #addEntry(column) {
     const results = new ColumnResults(column.results, {
-      url: this.#config.urls.stream,
-      toolUrl: this.#config.urls.tool_call,
+      urls: this.#config.urls,
       catalogue: this.#config.catalogue,
       letter: () => column.letter,
+      onTake: (messages) => column.addMessages(messages),
       onChange: () => this.#refresh(),
     });
     const entry = { column, results };
@@ -317,9 +317,12 @@ class PromptPlayground extends HTMLElement {
       this.#field("[data-dataset]").focus();
       return;
     }
-    const problem = this.#entries.flatMap(({ column }) =>
-      column.problems.map((text) => `${column.letter}: ${text}`),
-    )[0];
+    const agent = this.#entries.find(({ column }) => column.agent);
+    const problem = agent
+      ? `${agent.column.letter} calls an agent. Run agents from the page of the dataset.`
+      : this.#entries.flatMap(({ column }) =>
+          column.problems.map((text) => `${column.letter}: ${text}`),
+        )[0];
     if (problem) {
       showToast(problem, "error");
       return;
@@ -436,7 +439,7 @@ class PromptPlayground extends HTMLElement {
     const body = this.#isOverDataset ? this.#experimentBody() : null;
     this.#estimate = null;
     const note = this.#find("[data-matching]");
-    if (!body || this.#entries.some(({ column }) => column.problems.length)) {
+    if (!body || this.#entries.some(({ column }) => column.agent || column.problems.length)) {
       note.textContent = "";
       this.#refresh();
       return;
@@ -653,9 +656,11 @@ class PromptPlayground extends HTMLElement {
   };
 
   /** @param {Entry} entry */
-  async #copyCode({ column }) {
+  async #copyCode(entry) {
+    const { setting, variables } = this.#inputOf(entry);
+    const { toPython } = await import("../playground/python-code.js");
     try {
-      await navigator.clipboard.writeText(toPython(column.setting));
+      await navigator.clipboard.writeText(toPython(setting, variables));
       showToast("Copied as Python");
     } catch {
       showToast("The browser blocked access to the clipboard.", "error");
@@ -869,7 +874,7 @@ class PromptPlayground extends HTMLElement {
   /** A shared setting is shown, not edited. */
   #lock() {
     for (const field of this.querySelectorAll(
-      "prompt-column :is(input, select, textarea, button), .play-variables :is(input, select, textarea)",
+      "prompt-column :is(input, select, textarea, button, fieldset), .play-variables :is(input, select, textarea)",
     ))
       /** @type {HTMLInputElement} */ (field).disabled = true;
   }

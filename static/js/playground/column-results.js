@@ -1,7 +1,6 @@
 /** Runs a column and keeps its last results as tabs. */
 import { formatDuration } from "../lib/formatting.js";
 import { readEvents } from "../lib/event-stream.js";
-import "../elements/diff-view.js";
 import { createElement, ReplyView } from "./reply-view.js";
 import { RequestFailed, sendRequest } from "./requests.js";
 import { callTool } from "./tool-calls.js";
@@ -12,8 +11,11 @@ import { describeDifferences, readText } from "./settings.js";
  * @typedef {import("./types.js").Message} Message
  * @typedef {import("./types.js").Recorded} Recorded
  * @typedef {import("./types.js").Setting} Setting
- * @typedef {{ setting: Setting, variables: Record<string, unknown> }} RunInput
- * @typedef {{ name: string, input: RunInput, isPinned: boolean, element: HTMLElement, attempts: ReplyView[][],
+ * @typedef {import("./types.js").Urls} Urls
+ * @typedef {import("./agent-reply.js").AgentReply} AgentReply
+ * @typedef {ReplyView | AgentReply} Reply
+ * @typedef {import("./types.js").RunInput} RunInput
+ * @typedef {{ name: string, input: RunInput, isPinned: boolean, element: HTMLElement, attempts: Reply[][],
  *   differences: string[] }} Result
  */
 
@@ -36,7 +38,8 @@ export class ColumnResults {
 
   /**
    * @param {HTMLElement} section
-   * @param {{ url: string, toolUrl: string, catalogue: Catalogue, letter: () => string, onChange: () => void }} options
+   * @param {{ urls: Urls, catalogue: Catalogue, letter: () => string,
+   *   onTake: (messages: Message[]) => void, onChange: () => void }} options
    */
   constructor(section, options) {
     this.section = section;
@@ -114,7 +117,7 @@ export class ColumnResults {
     this.options.onChange();
     try {
       for (let count = 0; count < repetitions && !request.signal.aborted; count++) {
-        const turns = /** @type {ReplyView[]} */ ([]);
+        const turns = /** @type {Reply[]} */ ([]);
         result.attempts.push(turns);
         await this.#streamReply(result, turns, [], request);
       }
@@ -128,30 +131,22 @@ export class ColumnResults {
 
   /**
    * @param {Result} result
-   * @param {ReplyView[]} turns the replies so far, to which the new one is added
+   * @param {Reply[]} turns the replies so far, to which the new one is added
    * @param {Message[]} history the messages after the prompt
    * @param {AbortController} request
    */
   async #streamReply(result, turns, history, request) {
     const { input } = result;
     const position = turns.length;
-    const reply = new ReplyView({
-      tools: input.setting.tools,
-      callTool: (tool, args) => callTool(tool, args, this.options.toolUrl),
-      keyNotice: {
-        mayAdd: this.options.catalogue.may_add_keys,
-        url: this.options.catalogue.secrets_url,
-      },
-      onContinue: (results) => {
-        const answer = reply.message ? [reply.message] : [];
-        this.#continue(result, turns, [...history, ...answer, ...results]);
-      },
-      onRetry: () => {
-        reply.element.remove();
-        turns.splice(position);
-        this.#continue(result, turns, history);
-      },
-    });
+    const retry = () => {
+      reply.element.remove();
+      turns.splice(position);
+      this.#continue(result, turns, history);
+    };
+    /** @type {ReplyView | AgentReply} */
+    const reply = input.setting.agent
+      ? await this.#createAgentReply(retry)
+      : this.#createReply(result, turns, history, retry);
     turns.push(reply);
     const previous = turns[position - 1];
     if (previous) previous.element.after(reply.element);
@@ -159,15 +154,8 @@ export class ColumnResults {
     const abort = () => reply.stop();
     request.signal.addEventListener("abort", abort);
     try {
-      const response = await sendRequest(this.options.url, {
-        method: "POST",
-        signal: request.signal,
-        body: { letter: this.options.letter(), ...input, history },
-      });
-      for await (const { name, data } of readEvents(response)) {
-        if (request.signal.aborted) return;
-        reply.handle(name, JSON.parse(data));
-      }
+      if ("run" in reply) await reply.run(input, this.options.urls, request.signal);
+      else await this.#readReply(reply, input, history, request.signal);
       if (reply.status === "running")
         reply.fail({ code: "cut", detail: "The connection closed before the reply was complete." });
     } catch (error) {
@@ -184,9 +172,55 @@ export class ColumnResults {
     }
   }
 
+  /** @param {() => void} onRetry */
+  async #createAgentReply(onRetry) {
+    const { AgentReply } = await import("./agent-reply.js");
+    return new AgentReply({ onRetry, runUrl: this.options.urls.run });
+  }
+
   /**
    * @param {Result} result
-   * @param {ReplyView[]} turns
+   * @param {Reply[]} turns
+   * @param {Message[]} history
+   * @param {() => void} onRetry
+   */
+  #createReply(result, turns, history, onRetry) {
+    const { catalogue, urls } = this.options;
+    const reply = new ReplyView({
+      tools: result.input.setting.tools,
+      callTool: (tool, args) => callTool(tool, args, urls.tool_call),
+      keyNotice: { mayAdd: catalogue.may_add_keys, url: catalogue.secrets_url },
+      onContinue: (results) => {
+        const answer = reply.message ? [reply.message] : [];
+        this.#continue(result, turns, [...history, ...answer, ...results]);
+      },
+      onRetry,
+      onTake: (message) => this.options.onTake([...history, message]),
+    });
+    return reply;
+  }
+
+  /**
+   * @param {ReplyView} reply
+   * @param {RunInput} input
+   * @param {Message[]} history
+   * @param {AbortSignal} signal
+   */
+  async #readReply(reply, input, history, signal) {
+    const response = await sendRequest(this.options.urls.stream, {
+      method: "POST",
+      signal,
+      body: { letter: this.options.letter(), ...input, history },
+    });
+    for await (const { name, data } of readEvents(response)) {
+      if (signal.aborted) return;
+      reply.handle(name, JSON.parse(data));
+    }
+  }
+
+  /**
+   * @param {Result} result
+   * @param {Reply[]} turns
    * @param {Message[]} history
    */
   async #continue(result, turns, history) {
@@ -289,7 +323,7 @@ export class ColumnResults {
       .map((reply) => reply.end.latency_ms ?? 0)
       .filter(Boolean)
       .sort((a, b) => a - b);
-    /** @type {Map<string, ReplyView[]>} */
+    /** @type {Map<string, Reply[]>} */
     const groups = new Map();
     for (const reply of done) {
       const key = JSON.stringify([readText(reply.message), reply.message?.tool_calls ?? []]);

@@ -11,7 +11,8 @@ import { readText } from "./settings.js";
  * @typedef {import("./types.js").Usage} Usage
  * @typedef {{ call: { id: string, name: string, arguments: string }, row: HTMLElement, text: HTMLElement }} CallView
  * @typedef {{ message?: Message | null, usage?: Usage, cost?: number | null, latency_ms?: number | null,
- *   first_token_ms?: number | null, trace_url?: string, schema_errors?: SchemaError[] | null }} ReplyEnd
+ *   first_token_ms?: number | null, trace_url?: string, schema_errors?: SchemaError[] | null,
+ *   finish_reason?: string | null }} ReplyEnd
  */
 
 let lastId = 0;
@@ -36,7 +37,7 @@ export class ReplyView {
 
   /**
    * @param {{ tools: Tool[], onContinue: ((results: Message[]) => void) | null, onRetry: (() => void) | null,
-   *   callTool?: (tool: Tool, args: unknown) => Promise<string>, keyNotice?: { mayAdd: boolean, url: string } }} options without `onContinue` tool calls cannot be answered
+   *   onTake?: (message: Message) => void, callTool?: (tool: Tool, args: unknown) => Promise<string>, keyNotice?: { mayAdd: boolean, url: string } }} options without `onContinue` tool calls cannot be answered
    */
   constructor(options) {
     this.options = options;
@@ -54,11 +55,6 @@ export class ReplyView {
     return this.message ? readText(this.message) : (this.#text?.data ?? "");
   }
 
-  /** The tool calls that have no result yet. */
-  get hasOpenCalls() {
-    return this.element.querySelector(".play-call-answer") !== null;
-  }
-
   /**
    * Draw an event of the stream.
    *
@@ -67,7 +63,7 @@ export class ReplyView {
    */
   handle(name, data) {
     if (name === "start") this.#traceUrl = data.trace_url ?? "";
-    else if (name === "first_token") this.#showFigures({ first_token_ms: data.ms });
+    else if (name === "first_token") drawFigures(this.#figures, { first_token_ms: data.ms });
     else if (name === "text") this.#addText(data.text);
     else if (name === "thinking") this.#addThinking(data.text);
     else if (name === "tool_call") this.#addCall(data);
@@ -81,10 +77,41 @@ export class ReplyView {
     if (this.status === "running") this.#setStatus(end.status === "error" ? "error" : "success");
     this.message = end.message ?? null;
     this.#drawMessage();
-    this.#showFigures(this.end);
+    drawFigures(this.#figures, this.end);
+    if (this.status === "success") this.#noteFinish(end.finish_reason ?? "");
+    this.#offerActions();
     if (end.schema_errors?.length) this.#showSchemaErrors(end.schema_errors);
     if (this.status === "success" && this.#calls.length && this.options.onContinue)
       this.#offerResults(this.options.onContinue);
+  }
+
+  /** Say why a reply is not complete. @param {string} reason of the provider */
+  #noteFinish(reason) {
+    const text = /length|max_tokens/i.test(reason)
+      ? "The reply was cut at its longest length."
+      : /filter|safety|refusal|blocked/i.test(reason)
+        ? `The provider ended the reply: ${reason}.`
+        : "";
+    if (text) this.#parts.append(createElement("p", "notice tone-warning", text));
+  }
+
+  /** Offer to copy the reply, and to continue the prompt with it. */
+  #offerActions() {
+    const { message } = this;
+    const { onTake } = this.options;
+    if (!message) return;
+    const tools = createElement("span", "play-reply-tools");
+    const text = readText(message) || JSON.stringify(message.tool_calls ?? [], null, 2);
+    const copy = document.createElement("copy-button");
+    copy.setAttribute("value", text);
+    copy.append(createIconButton("copy", "Copy the reply"));
+    tools.append(copy);
+    if (onTake) {
+      const take = createIconButton("plus", "Add the reply to the prompt");
+      take.addEventListener("click", () => onTake(message));
+      tools.append(take);
+    }
+    this.#figures.append(tools);
   }
 
   /** @param {Problem} problem */
@@ -169,10 +196,8 @@ export class ReplyView {
     const text = readText(message);
     const streamed = this.#text?.parentElement;
     if (text) {
-      const view = createElement("markdown-view", "message-text prose");
-      view.textContent = text;
       const fold = document.createElement("fold-view");
-      fold.append(view);
+      fold.append(...(isJsonValue(text) ? createJsonView(text) : [createMarkdown(text)]));
       if (streamed) streamed.replaceWith(fold);
       else this.#parts.append(fold);
     } else streamed?.remove();
@@ -242,39 +267,20 @@ export class ReplyView {
   #closeCalls(results) {
     for (const [index, { row }] of this.#calls.entries()) {
       row.querySelector(".play-call-answer")?.remove();
-      const result = createElement("div", "tool-call-result");
-      const text = document.createElement("pre");
-      text.textContent = results[index] || "Empty result";
-      result.append(createIcon("corner-down-left", "icon-small"), text);
-      row.append(result);
+      drawResult(row, results[index] ?? "");
     }
   }
 
-  /** @param {ReplyEnd} end */
-  #showFigures({ latency_ms, first_token_ms, usage, cost, trace_url }) {
-    this.#figures.replaceChildren();
-    if (latency_ms !== null && latency_ms !== undefined)
-      this.#figures.append(createFigure(formatDuration(latency_ms), "Latency"));
-    if (usage)
-      this.#figures.append(
-        createFigure(
-          `${formatCompact(usage.input_tokens)} → ${formatCompact(usage.output_tokens)}`,
-          "Tokens in and out",
-        ),
-      );
-    if (cost !== null && cost !== undefined)
-      this.#figures.append(createFigure(formatMoney(cost), "Cost"));
-    if (first_token_ms !== null && first_token_ms !== undefined) {
-      const figure = createFigure(formatDuration(first_token_ms), "First token");
-      figure.prepend(createIcon("zap", "icon-small"));
-      this.#figures.append(figure);
-    }
-    if (trace_url) {
-      const link = document.createElement("a");
-      link.href = trace_url;
-      link.textContent = "Open run";
-      this.#figures.append(link);
-    }
+  /**
+   * Show the result of a call that the agent made; return whether the reply has that call.
+   *
+   * @param {string} id
+   * @param {string} text
+   */
+  showResult(id, text) {
+    const view = this.#calls.find(({ call }) => call.id === id);
+    if (view) drawResult(view.row, text);
+    return view !== undefined;
   }
 
   /** @param {SchemaError[]} errors */
@@ -291,14 +297,8 @@ export class ReplyView {
     this.#parts.prepend(notice);
     const text = readText(this.message);
     if (!isJson(text)) return;
-    const data = document.createElement("script");
-    data.type = "application/json";
-    data.id = `play-json-${++lastId}`;
-    data.textContent = text;
-    const view = document.createElement("json-view");
-    view.setAttribute("for", data.id);
+    const [data, view] = createJsonView(text);
     view.setAttribute("path", JSON.stringify(parsePath(errors[0]?.path ?? "$")));
-    view.ariaLabel = "The reply as JSON";
     this.#parts.querySelector("fold-view")?.replaceWith(data, view);
   }
 
@@ -340,6 +340,50 @@ export class ReplyView {
     }, 1_000);
     return button;
   }
+}
+
+/**
+ * Show the figures of a reply.
+ *
+ * @param {HTMLElement} output
+ * @param {ReplyEnd} end
+ */
+export function drawFigures(output, { latency_ms, first_token_ms, usage, cost, trace_url }) {
+  output.replaceChildren();
+  if (latency_ms !== null && latency_ms !== undefined)
+    output.append(createFigure(formatDuration(latency_ms), "Latency"));
+  if (usage)
+    output.append(
+      createFigure(
+        `${formatCompact(usage.input_tokens)} → ${formatCompact(usage.output_tokens)}`,
+        "Tokens in and out",
+      ),
+    );
+  if (cost !== null && cost !== undefined) output.append(createFigure(formatMoney(cost), "Cost"));
+  if (first_token_ms !== null && first_token_ms !== undefined) {
+    const figure = createFigure(formatDuration(first_token_ms), "First token");
+    figure.prepend(createIcon("zap", "icon-small"));
+    output.append(figure);
+  }
+  if (trace_url) {
+    const link = document.createElement("a");
+    link.href = trace_url;
+    link.textContent = "Open run";
+    output.append(link);
+  }
+}
+
+/**
+ * @param {HTMLElement} row
+ * @param {string} content
+ */
+function drawResult(row, content) {
+  row.querySelector(".tool-call-result")?.remove();
+  const result = createElement("div", "tool-call-result");
+  const text = document.createElement("pre");
+  text.textContent = content || "Empty result";
+  result.append(createIcon("corner-down-left", "icon-small"), text);
+  row.append(result);
 }
 
 /** The field for the result of one tool call. */
@@ -461,6 +505,45 @@ function isJson(text) {
   } catch {
     return false;
   }
+}
+
+/** Whether the text is a JSON object or list. @param {string} text */
+function isJsonValue(text) {
+  return /^\s*[{[]/.test(text) && isJson(text);
+}
+
+/** @param {string} text */
+function createMarkdown(text) {
+  const view = createElement("markdown-view", "message-text prose");
+  view.textContent = text;
+  return view;
+}
+
+/** @param {string} text @returns {[HTMLElement, HTMLElement]} the data and the view that shows it */
+function createJsonView(text) {
+  const data = document.createElement("script");
+  data.type = "application/json";
+  data.id = `play-json-${++lastId}`;
+  data.textContent = text;
+  const view = document.createElement("json-view");
+  view.setAttribute("for", data.id);
+  view.ariaLabel = "The reply as JSON";
+  return [data, view];
+}
+
+/**
+ * @param {string} icon
+ * @param {string} label
+ */
+function createIconButton(icon, label) {
+  const button = /** @type {HTMLButtonElement} */ (
+    createElement("button", "button button-quiet button-small button-icon")
+  );
+  button.type = "button";
+  button.title = label;
+  button.ariaLabel = label;
+  button.append(createIcon(icon));
+  return button;
 }
 
 /**

@@ -7,6 +7,7 @@ import { findVariables } from "./template-variables.js";
  * @typedef {import("./types.js").Block} Block
  * @typedef {import("./types.js").Recorded} Recorded
  * @typedef {import("./types.js").Tool} Tool
+ * @typedef {import("./types.js").AgentChoice} AgentChoice
  */
 
 export const LETTERS = "ABCDEFGHIJ";
@@ -43,7 +44,13 @@ export function completeSetting(setting) {
     })),
     response_schema: setting.response_schema ?? null,
     model: { ...(setting.model ?? { provider: "", model: "" }) },
+    agent: setting.agent ? completeAgent(setting.agent) : null,
   };
+}
+
+/** @param {Partial<AgentChoice> & { slug: string }} agent @returns {AgentChoice} */
+function completeAgent({ slug, assistant = "", context = {} }) {
+  return { slug, assistant, context };
 }
 
 /** Return the text of a message, without images and files. @param {Message | null | undefined} message */
@@ -222,6 +229,10 @@ export function mergeSettings(base, mine, theirs) {
  */
 export function describeDifferences(before, after) {
   const differences = [];
+  if (before.agent?.slug !== after.agent?.slug)
+    differences.push(`${before.agent?.slug ?? "model"} → ${after.agent?.slug ?? "model"}`);
+  else if (canonicalJson(before.agent) !== canonicalJson(after.agent))
+    differences.push("configuration changed");
   if (before.model.model !== after.model.model || before.model.provider !== after.model.provider)
     differences.push(`${before.model.model} → ${after.model.model}`);
   for (const name of PARAMETERS) {
@@ -252,84 +263,4 @@ export function formatName(name) {
 function formatValue(value) {
   if (value === null || value === undefined || value === "") return "default";
   return typeof value === "string" ? value : JSON.stringify(value);
-}
-
-/**
- * Return Python code that sends the messages with the client of OpenAI or of an address that speaks its protocol; other
- * providers by LangChain's common interface.
- *
- * @param {Setting} setting
- */
-export function toPython(setting) {
-  const { provider, model, base_url: address } = setting.model;
-  const parameters = Object.fromEntries(
-    PARAMETERS.map((name) => [name, setting.model[name]]).filter(
-      ([, value]) =>
-        value !== null && value !== undefined && !(Array.isArray(value) && !value.length),
-    ),
-  );
-  const isOpenAi = provider === "openai" || provider === "openai_compatible";
-  const messages = `[\n${setting.messages.map((message) => `        ${messageCode(message, setting)},\n`).join("")}    ]`;
-  const options = Object.entries(parameters).map(
-    ([name, value]) => `    ${name}=${toPythonValue(value)},\n`,
-  );
-  const { names, lists } = listVariables(setting);
-  const variables =
-    names.length || lists.length
-      ? `variables = ${toPythonValue(Object.fromEntries([...names.map((name) => [name, ""]), ...lists.map((name) => [name, []])]))}\n\n`
-      : "";
-  if (isOpenAi)
-    return (
-      `from openai import OpenAI\n\n${variables}` +
-      `client = OpenAI(${address ? `base_url=${JSON.stringify(address)}` : ""})\n` +
-      "completion = client.chat.completions.create(\n" +
-      `    model=${JSON.stringify(model)},\n    messages=${messages},\n${options.join("")}` +
-      `${toolOption(setting)})\nprint(completion.choices[0].message)\n`
-    );
-  return (
-    `from langchain.chat_models import init_chat_model\n\n${variables}` +
-    `model = init_chat_model(\n    ${JSON.stringify(model)},\n` +
-    `    model_provider=${JSON.stringify(LANGCHAIN_PROVIDERS[provider] ?? provider)},\n${options.join("")})\n` +
-    `reply = model.invoke(${messages})\nprint(reply)\n`
-  );
-}
-
-const PYTHON_ROLES = /** @type {Record<string, string>} */ ({ ai: "assistant", human: "user" });
-
-/**
- * Return a message as code. An f-string is formatted with a dictionary that the caller of the code supplies.
- *
- * @param {Message} message
- * @param {Setting} setting
- */
-function messageCode(message, setting) {
-  if (message.role === "placeholder") return `*variables[${JSON.stringify(readText(message))}]`;
-  const text = readText(message);
-  const isFormatted =
-    setting.template_format === "f-string" && findVariables(text, "f-string").names.length > 0;
-  const role = JSON.stringify(PYTHON_ROLES[message.role] ?? message.role);
-  return `{"role": ${role}, "content": ${JSON.stringify(text)}${isFormatted ? ".format(**variables)" : ""}}`;
-}
-
-const LANGCHAIN_PROVIDERS = /** @type {Record<string, string>} */ ({ google: "google_genai" });
-
-/** @param {Setting} setting */
-function toolOption(setting) {
-  const tools = setting.tools.map(({ name, description, schema }) => ({
-    type: "function",
-    function: { name, description, parameters: schema },
-  }));
-  return tools.length ? `    tools=${toPythonValue(tools)},\n` : "";
-}
-
-/** @param {unknown} value @returns {string} */
-function toPythonValue(value) {
-  if (value === null || value === undefined) return "None";
-  if (typeof value === "boolean") return value ? "True" : "False";
-  if (Array.isArray(value)) return `[${value.map(toPythonValue).join(", ")}]`;
-  if (typeof value === "object")
-    return `{${Object.entries(value)
-      .map(([key, item]) => `${JSON.stringify(key)}: ${toPythonValue(item)}`)
-      .join(", ")}}`;
-  return JSON.stringify(value);
 }

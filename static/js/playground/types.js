@@ -7,10 +7,12 @@
  *   thinking?: string }} Message
  * @typedef {{ agent?: string, url?: string }} ToolTarget
  * @typedef {{ name: string, description: string, schema: unknown, result: string | null, target: ToolTarget | null }} Tool
+ * @typedef {{ slug: string, assistant: string, context: Record<string, unknown> }} AgentChoice
  * @typedef {Record<string, unknown> & { provider: string, model: string }} ModelSettings
  * @typedef {{ name: string, prompt: { repo: string, commit: string } | null, template_format: string, messages: Message[],
- *   tools: Tool[], response_schema: unknown, model: ModelSettings }} Setting
+ *   tools: Tool[], response_schema: unknown, model: ModelSettings, agent: AgentChoice | null }} Setting
  * @typedef {{ letter: string, setting: Setting }} Column
+ * @typedef {{ setting: Setting, variables: Record<string, unknown> }} RunInput
  * @typedef {{ dataset_id: string, as_of: string | null, splits: string[], mapping: Record<string, string> }} DatasetChoice
  * @typedef {{ columns: Column[], variables: Record<string, unknown>, dataset: DatasetChoice | null,
  *   view: Record<string, unknown> }} State
@@ -26,7 +28,7 @@
  *   first_token_ms: number | null, run_id?: string, trace_url?: string, error?: unknown, letter?: string }} Recorded
  * @typedef {{ stream: string, draft: string, shares: string, prefill: string, commits: string, experiments: string,
  *   estimate: string, rows: string, job: string, dataset: string, page: string, prompt_diff: string,
- *   tool_call: string }} Urls
+ *   tool_call: string, messages: string, run: string }} Urls
  * @typedef {{ urls: Urls, catalogue: Catalogue, state: State, recorded: (Recorded | null)[],
  *   agents: { slug: string, name: string }[], owner: string,
  *   draft_saved_at?: string | null, is_read_only: boolean, may_experiment: boolean, prompts: { repo: string, head: string | null }[] }} Config

@@ -172,7 +172,7 @@ def parse_head(head: bytes) -> RequestTarget:
         host, port = parts.hostname, parts.port
     except ValueError:
         raise RequestRejected("400 Bad Request", "The request is malformed.") from None
-    if not host or (method == "CONNECT") == (parts.scheme == "http"):
+    if not host or "@" in parts.netloc or (method == "CONNECT") == (parts.scheme == "http"):
         raise RequestRejected(
             "400 Bad Request", "This is a proxy: CONNECT, or the address of http://."
         )

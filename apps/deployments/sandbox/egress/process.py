@@ -82,7 +82,7 @@ class EgressProcess:
         """Start the proxy and send it every sandbox. The caller holds the lock."""
         control, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with child_end:
-            popen = subprocess.Popen(
+            popen = subprocess.Popen(  # noqa: S603 -- a module of the platform
                 [sys.executable, "-P", "-m", _PROGRAM, str(child_end.fileno())],
                 cwd=_ROOT,
                 env={

@@ -82,7 +82,7 @@ def load_subjects(
             feedback=feedback.get(item.row.id, ()),
             reference_dataset_id=datasets.get(item.row.project_id),
         )
-        for item in with_payloads(list(rows), required.payloads)
+        for item in with_payloads(rows, required.payloads, lazily=True)
     ]
 
 

@@ -113,7 +113,7 @@ def _key(run: RunDetail) -> RunKey:
 def _subject(run: RunDetail) -> FilterSubject:
     return FilterSubject(
         run=run.row,
-        inputs=run.payloads.get(Payload.INPUTS),
-        outputs=run.payloads.get(Payload.OUTPUTS),
-        error=run.payloads.get(Payload.ERROR),
+        inputs=run.stored(Payload.INPUTS),
+        outputs=run.stored(Payload.OUTPUTS),
+        error=run.stored(Payload.ERROR),
     )

@@ -114,7 +114,7 @@ def fetch_example_runs(
         " ORDER BY r.partition_time, r.id"
     )
     rows = select_runs(statement, parameters(conditions))
-    return with_payloads(with_trace_totals(workspace_id, rows), payloads)
+    return with_payloads(with_trace_totals(workspace_id, rows), payloads, lazily=True)
 
 
 def experiment_runs_sql(workspace_id: UUID, project_ids: Collection[UUID]) -> tuple[str, list[Any]]:

@@ -38,7 +38,7 @@ def fetch_by_keys(
     )
     columns = [[key[0] for key in keys], [key[1] for key in keys], times]
     rows = select_runs(statement, [*columns, workspace_id, min(times), max(times)])
-    return with_payloads([row for row, _ in rows], payloads)
+    return with_payloads([row for row, _ in rows], payloads, lazily=True)
 
 
 def fetch_rows(workspace_id: UUID, run_ids: Collection[UUID]) -> list[RunRow]:

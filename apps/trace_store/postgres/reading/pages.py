@@ -57,7 +57,7 @@ def query_page(
     next_cursor = (
         None if last is None else cursors.encode_cursor(last[0].partition_time, last[0].id)
     )
-    return RunPage(with_payloads(rows, payloads), next_cursor)
+    return RunPage(with_payloads(rows, payloads, lazily=True), next_cursor)
 
 
 def collect_runs(

@@ -61,9 +61,9 @@ class PostFilter:
         """Return the runs that match by the reference evaluator."""
         runs = with_trace_totals(self.workspace_id, rows)
         subjects = load_subjects(self.workspace_id, runs, required_data(expression))
-        return [
-            row for row, subject in zip(rows, subjects, strict=True) if matches(expression, subject)
-        ]
+        # Each subject is dropped once it is evaluated, with the content that it has decoded.
+        subjects.reverse()
+        return [row for row in rows if matches(expression, subjects.pop())]
 
     def _traces_with_root(self, rows: Sequence[StoredRun], expression: Expression) -> set[Trace]:
         compiled = compile_where(self.workspace_id, expression, table="r")

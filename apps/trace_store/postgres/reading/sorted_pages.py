@@ -179,7 +179,7 @@ def _page_by_value(
         tail, next_cursor = _runs_without_value(prepared, sort, limit - len(runs), tail_cursor)
         runs += tail
     rows = with_trace_totals(workspace_id, runs)
-    return RunPage(with_payloads(rows, payloads), next_cursor)
+    return RunPage(with_payloads(rows, payloads, lazily=True), next_cursor)
 
 
 def _parse(position: list[str]) -> SortPosition:

@@ -119,7 +119,7 @@ def run_json(
         "execution_order": 1,
         "trace_tier": related.tier(row)[0],
         "inserted_at": row.received_at,
-        **{str(payload): run.json(payload) for payload in selected},
+        **{str(payload): run.embedded(payload) for payload in selected},
     }
 
 

@@ -22,6 +22,8 @@ from apps.tracing.api.v1.serializers import query_params
 from apps.tracing.api.v2.base import EventStreamRenderer, V2APIView
 from apps.tracing.messages import Message, MessagePart, ToolCall, part_json
 
+MAX_PAGE_BYTES = 16_777_216
+"""JSON of the turns whose messages are parsed for a page."""
 _PAYLOADS = (Payload.INPUTS, Payload.OUTPUTS)
 
 
@@ -60,7 +62,12 @@ class ThreadMessagesView(V2APIView):
             started_from=None if cursor else self._trace_start(params.get("trace_id"), project.pk),
         )
         page = run_queries.read_page(
-            self.workspace_id, query, limit=params["limit"], cursor=cursor, payloads=_PAYLOADS
+            self.workspace_id,
+            query,
+            limit=params["limit"],
+            cursor=cursor,
+            payloads=_PAYLOADS,
+            max_bytes=MAX_PAGE_BYTES,
         )
         numbers = run_store.fetch_turn_numbers(self.workspace_id, project.pk, thread_key)
         if not numbers:

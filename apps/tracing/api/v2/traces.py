@@ -101,24 +101,19 @@ class TraceRunsView(V2PageAPIView):
             started_until=parse_time(params.get("max_start_time")),
             where=parse_filters(params.get("filter")),
         )
-        runs = _read_all(self.workspace_id, query, selected)
+        runs = _read_all(self.workspace_id, query)
         if not runs and not run_store.query(self.workspace_id, whole_trace, limit=1).runs:
             raise errors.RunNotFound("No such trace.")
         runs.sort(key=lambda run: run.row.dotted_order)
-        return Response({"items": runs_json(self.workspace_id, runs, selected)})
+        loaded = run_store.load_payloads(runs, payloads_for(selected))
+        return Response({"items": runs_json(self.workspace_id, loaded, selected)})
 
 
-def _read_all(workspace_id: UUID, query: RunQuery, selected: Sequence[str]) -> list[RunDetail]:
+def _read_all(workspace_id: UUID, query: RunQuery) -> list[RunDetail]:
     results: list[RunDetail] = []
     cursor = None
     while True:
-        page = run_store.query(
-            workspace_id,
-            query,
-            limit=_MAX_TRACE_PAGE_SIZE,
-            cursor=cursor,
-            payloads=payloads_for(selected),
-        )
+        page = run_store.query(workspace_id, query, limit=_MAX_TRACE_PAGE_SIZE, cursor=cursor)
         results += page.runs
         cursor = page.next_cursor
         if cursor is None:

@@ -1,0 +1,501 @@
+"""Calls of MCP tools: runs of assistants, their questions to clients, and their results."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+
+from apps.agent_server import prepared_sql, results
+from apps.agent_server.auth.access import Admission
+from apps.agent_server.endpoints.endpoint import Result
+from apps.agent_server.errors import ThreadNotFound
+from apps.agent_server.mcp import asking_runs, log_messages, questions, tasks, tools
+from apps.agent_server.mcp.asking_runs import CallState, LockedRun
+from apps.agent_server.mcp.content import to_content
+from apps.agent_server.mcp.questions import Question, to_questions, to_requests
+from apps.agent_server.mcp.sessions import Session
+from apps.agent_server.mcp.tasks import TaskId
+from apps.agent_server.mcp.tools import Tool
+from apps.agent_server.schemas.runs import RunBody
+from apps.agent_server.scope import Scope
+from apps.agent_server.services import cancel_runs, delete_threads, dispatch, runs, threads
+from apps.agent_server.services.graph_schemas import OUTPUT_FIELD, find_problem
+from apps.agent_server.streaming import sse
+from apps.agent_server.streaming.hub import get_hub
+from apps.agent_server.streaming.streams import BEGINNING, END, Event
+from apps.agent_server.web.http_context import JSON, HttpRequestContext, Response
+from apps.core import errors
+from apps.core.ids import uuid7
+from apps.core.json import dumps_text, loads, loads_exact
+from apps.core.mcp import messages
+from apps.core.mcp.messages import McpMessage, RpcError
+from apps.core.mcp.server import McpServer, failure, success, tool_call
+from apps.core.sync_bridge import in_thread
+from apps.organizations.permissions import Permission
+
+JSONObject = dict[str, Any]
+Beat = Callable[[], Awaitable[None]]
+"""Keeps a quiet connection open."""
+SERVER_CAPABILITIES: JSONObject = {
+    "logging": {},
+    "tools": {"listChanged": False},
+    "resources": {"listChanged": False},
+}
+INPUT_REQUIRED = "input_required"
+_GONE = "The run is gone."
+_DECLINED = "The user did not answer the assistant's question."
+
+
+def server_of(context: HttpRequestContext) -> McpServer:
+    name = context.admission.route.name
+    return McpServer(name, SERVER_CAPABILITIES, extensions=(tasks.EXTENSION,))
+
+
+def respond(context: HttpRequestContext, message: McpMessage, result: JSONObject) -> Response:
+    return Response(server_of(context).encode(message, result))
+
+
+@dataclass(frozen=True, slots=True)
+class McpCall:
+    """A tool call whose run was created."""
+
+    message: McpMessage
+    tool: Tool
+    scope: Scope
+    admission: Admission
+    run_id: UUID
+    server: McpServer
+    capabilities: frozenset[str]
+    """What the client answers questions with."""
+    session: Session | None = None
+    thread_id: UUID | None = None
+    """The thread of a call that its client may have to continue; it is deleted after the call."""
+    may_be_task: bool = False
+    log_level: str | None = None
+    """The least level of the log messages that the client wants."""
+
+    def encode(self, result: JSONObject) -> bytes:
+        return self.server.encode(self.message, result)
+
+
+def _run_body(message: McpMessage, tool: Tool, session: Session | None, **how: Any) -> RunBody:
+    modes = ["values"] if message.progress_token is None else ["updates"]
+    if session is not None or message.log_level is not None:
+        modes.append("custom")
+    return RunBody.check(
+        {
+            "assistant_id": str(tool.assistant_id),
+            "stream_mode": modes,
+            "metadata": _metadata(message, session),
+            **how,
+        }
+    )
+
+
+def _metadata(message: McpMessage, session: Session | None) -> JSONObject:
+    if session is not None:
+        return asking_runs.metadata_of(session, message.id)
+    return {asking_runs.TASK_KEY: True} if _may_be_task(message) else {}
+
+
+def _may_be_task(message: McpMessage) -> bool:
+    """Whether the result may be a task; a client that follows the progress waits instead."""
+    return message.is_stateless and tasks.is_offered(message) and message.progress_token is None
+
+
+def call_tool(context: HttpRequestContext, message: McpMessage, session: Session | None) -> Result:
+    """Run the assistant of a tool, or continue its run with the answers of the client."""
+    name, arguments = tool_call(message)
+    context.admit(Permission.AGENTS_RUN)
+    tool = tools.find(context.admission.resolve_scope("assistants", "search"), name)
+    if message.is_stateless:
+        tool.check_headers(context.headers, arguments)
+        if message.log_level is not None:
+            log_messages.check_level(message.log_level)
+        capabilities = questions.offered_by(message.capabilities)
+    else:
+        capabilities = session.capabilities if session else frozenset()
+    problem = tool.schemas.describe_problem(arguments)
+    if problem is not None:
+        return respond(context, message, failure(f"Invalid arguments: {problem}"))
+    if message.is_stateless and message.params.get("requestState") is not None:
+        return _continue_call(context, message, tool, capabilities)
+    body = _run_body(message, tool, session, input=tool.schemas.to_input(arguments))
+    scope, body = context.admission.authorize("threads", "create_run", body)
+    if capabilities or _may_be_task(message):
+        thread_id, run_id = _start_on_thread(scope, body)
+    else:
+        thread_id, run_id = None, runs.create_stateless(scope, body).run_id
+    call = McpCall(
+        message,
+        tool,
+        scope,
+        context.admission,
+        run_id,
+        server_of(context),
+        capabilities,
+        session,
+        thread_id,
+        _may_be_task(message),
+        None if session else message.log_level,
+    )
+    return partial(_follow, call)
+
+
+async def _follow(call: McpCall, context: HttpRequestContext) -> Response | None:
+    """Send the result, after the questions, steps and log messages that the client wants."""
+    if call.session is not None:
+        level = await in_thread(log_messages.read_level, call.session)
+        call = replace(call, log_level=level)
+        if call.capabilities:
+            await _send_dialog(call, context)
+            return None
+    if call.message.progress_token is None and call.log_level is None:
+        return await _send_result(call, context)
+    await _send_stream(call, context)
+    return None
+
+
+@transaction.atomic
+def _start_on_thread(scope: Scope, body: RunBody) -> tuple[UUID, UUID]:
+    """Start a run on a thread that outlives its interrupts for the time of an answer."""
+    thread_id = uuid7()
+    threads.insert(scope, thread_id, scope.owner_metadata, ttl=asking_runs.TIME_TO_LIVE)
+    return thread_id, runs.create_on_thread(scope, thread_id, body).run_id
+
+
+@transaction.atomic
+def _continue_call(
+    context: HttpRequestContext, message: McpMessage, tool: Tool, capabilities: frozenset[str]
+) -> Result:
+    """Resume the run of a call that is repeated with the answers of the client.
+
+    Answers that are missing are asked for again, with all others.
+    """
+    state = asking_runs.read_state(context.admission, message.params["requestState"])
+    if state is None or state.tool != tool.name:
+        raise _unknown_state()
+    thread_id = state.thread_id
+    scope = context.admission.resolve_scope("threads", "read", thread_id=str(thread_id))
+    locked = asking_runs.lock_asking(scope, state.run_id)
+    if locked is None or locked.run.is_answered:
+        raise _unknown_state()
+    try:
+        interrupts = asking_runs.pending(threads.get(scope, thread_id).interrupts)
+    except ThreadNotFound:
+        raise _unknown_state() from None
+    open_questions = to_questions(interrupts)
+    if not open_questions:
+        raise _unknown_state()
+    selection = questions.select(open_questions, capabilities)
+    responses = questions.read_responses(message.params.get("inputResponses"))
+    if any(question.key not in responses for question in selection):
+        return respond(context, message, _input_required(context.admission, state, selection))
+    answers = {question.key: responses[question.key] for question in selection}
+    try:
+        answer = questions.to_resume_value(open_questions, answers)
+    except questions.Declined:
+        _delete_thread(scope, thread_id)
+        return respond(context, message, failure(_DECLINED))
+    body = _run_body(message, tool, None, command={"resume": answer})
+    scope, body = context.admission.authorize(
+        "threads", "create_run", body, thread_id=str(thread_id)
+    )
+    run_id = runs.create_on_thread(scope, thread_id, body).run_id
+    locked.run.set_next_run(scope, run_id)
+    call = McpCall(
+        message,
+        tool,
+        scope,
+        context.admission,
+        run_id,
+        server_of(context),
+        capabilities,
+        thread_id=thread_id,
+        may_be_task=_may_be_task(message),
+        log_level=message.log_level,
+    )
+    return partial(_follow, call)
+
+
+def _unknown_state() -> RpcError:
+    text = "requestState: is unknown, has expired or was answered before."
+    return RpcError(messages.INVALID_PARAMS, text)
+
+
+def resume(
+    context: HttpRequestContext, scope: Scope, locked: LockedRun, open_questions: list[Question]
+) -> None:
+    """Start a run with the stored answers, and wake the call that waits for them.
+
+    Requires the transaction that locked the thread of the run that asks.
+    """
+    run = locked.run
+    try:
+        answer = questions.to_resume_value(open_questions, run.answers)
+        body = RunBody.check({**locked.run_fields, "command": {"resume": answer}})
+        scope, body = context.admission.authorize(
+            "threads", "create_run", body, thread_id=str(locked.thread_id)
+        )
+        with transaction.atomic():
+            next_run = runs.create_on_thread(scope, locked.thread_id, body)
+        run.set_next_run(scope, next_run.run_id)
+    except questions.Declined:
+        run.set_problem(scope, _DECLINED)
+    except (RpcError, errors.AppError) as error:
+        run.set_problem(scope, str(error))
+    channel = asking_runs.channel(run.id)
+    prepared_sql.on_commit(lambda: dispatch.publish(channel, b""))
+
+
+def _delete_thread(scope: Scope, thread_id: UUID) -> None:
+    """Delete the thread of a call and stop its run."""
+    with contextlib.suppress(ThreadNotFound):
+        delete_threads.delete(scope, thread_id)
+
+
+async def _send_result(call: McpCall, context: HttpRequestContext) -> Response | None:
+    """Send the result as JSON, after newlines if they had to keep the connection open."""
+
+    async def beat() -> None:
+        if not context.is_started:
+            await context.start(JSON)
+        await context.write(b"\n")
+
+    status = 200
+    try:
+        result = await _wait(call, context, beat)
+        if result is None:
+            return None
+        body = call.encode(result)
+    except RpcError as error:
+        body, status = _encode_error(call, error), error.status
+    if not context.is_started:
+        return Response(body, status)
+    await context.finish(body)
+    return None
+
+
+async def _send_stream(call: McpCall, context: HttpRequestContext) -> None:
+    """Send notifications of steps and log messages, then the result."""
+    await context.start(*sse.HEADERS)
+    try:
+        result = await _wait(call, context, partial(context.write, sse.HEARTBEAT))
+        body = None if result is None else call.encode(result)
+    except RpcError as error:
+        body = _encode_error(call, error)
+    if body is not None:
+        await context.finish(sse.encode_event(b"message", body))
+
+
+def _encode_error(call: McpCall, error: RpcError) -> bytes:
+    error.request_id = call.message.id
+    return error.as_json()
+
+
+async def _send_dialog(call: McpCall, context: HttpRequestContext) -> None:
+    """Send the graph's questions as requests, resume it with the answers, then send the result."""
+    await context.start(*sse.HEADERS)
+    while True:
+        try:
+            result = await _wait(call, context, partial(context.write, sse.HEARTBEAT))
+        except RpcError as error:
+            result = failure(error.message)
+        if result is None:
+            return
+        if "inputRequests" not in result:
+            break
+        outcome = await _ask(call, context, result["inputRequests"])
+        if outcome is None:
+            return
+        if isinstance(outcome, McpCall):
+            call = outcome
+        else:
+            result = outcome
+            break
+    await context.finish(sse.encode_event(b"message", call.encode(result)))
+
+
+async def _ask(
+    call: McpCall, context: HttpRequestContext, requests: dict[str, JSONObject]
+) -> McpCall | JSONObject | None:
+    """Send the requests; return the call with its next run, or the result of the call.
+
+    None if the client disconnected.
+    """
+    woken = asyncio.Event()
+    listener = asking_runs.AnswerListener(call.run_id, woken)
+    get_hub().listen(listener)
+    try:
+        for key, request in requests.items():
+            request_id = asking_runs.request_id_of(call.run_id, key)
+            frame = messages.encode_request(request_id, request["method"], request["params"])
+            await context.write(sse.encode_event(b"message", frame))
+        async with context.keep_alive(woken.set):
+            while not context.must_end():
+                await woken.wait()
+                woken.clear()
+                outcome = await in_thread(_read_outcome, call)
+                if outcome is not None:
+                    return outcome
+                await context.write(sse.HEARTBEAT)
+    finally:
+        get_hub().remove_listener(listener)
+    await in_thread(_delete_call_thread, call)
+    return None
+
+
+def _read_outcome(call: McpCall) -> McpCall | JSONObject | None:
+    """The call with the run that has the answers, or its result; None while answers are missing."""
+    run = asking_runs.read_asking(call.scope, call.run_id)
+    if run is not None and run.next_run is not None:
+        return replace(call, run_id=run.next_run)
+    if run is not None and run.problem is None:
+        return None
+    _delete_call_thread(call)
+    return failure(_GONE if run is None or run.problem is None else run.problem)
+
+
+def _delete_call_thread(call: McpCall) -> None:
+    if call.thread_id is not None:
+        _delete_thread(call.scope, call.thread_id)
+
+
+async def _wait(call: McpCall, context: HttpRequestContext, beat: Beat) -> JSONObject | None:
+    """Wait for the end of the run; None if the client disconnected.
+
+    A stateless client cancels a call by closing the response. A call that lasts long becomes a
+    task, if it may. Raises `RpcError` if the client cannot answer what the graph asks.
+    """
+    token, step, logged = call.message.progress_token, 0, 0
+    loop = asyncio.get_running_loop()
+    task_at = loop.time() + tasks.TASK_AFTER_SECONDS
+    async with (
+        get_hub().open(call.run_id, BEGINNING, is_new=True) as reader,
+        context.keep_alive(reader.wake),
+    ):
+        if call.may_be_task:
+            loop.call_at(task_at, reader.wake)
+        while not context.must_end():
+            events = await reader.next()
+            is_long = call.may_be_task and loop.time() >= task_at
+            if not events and is_long and not context.must_end():
+                return await in_thread(_as_task, call)
+            if not events:
+                await beat()
+            for event in events:
+                if event.name == END:
+                    return await _end(call, event)
+                if token is not None and event.name == b"updates":
+                    step += 1
+                    await context.write(_progress_frame(token, step, event))
+                elif event.name == b"custom" and (log := _log_frame(call, event)):
+                    logged += 1
+                    if logged <= log_messages.MAX_MESSAGES:
+                        await context.write(log)
+    if call.message.is_stateless or context.refusal is not None:
+        if call.thread_id is not None:
+            await in_thread(_delete_call_thread, call)
+        else:
+            await in_thread(cancel_runs.cancel, call.scope, "interrupt", run_ids=[call.run_id])
+    if context.refusal is not None:
+        return failure(context.refusal.detail)
+    return None
+
+
+def _log_frame(call: McpCall, event: Event) -> bytes | None:
+    """The log message of a custom event, if the client wants it."""
+    if call.log_level is None:
+        return None
+    params = log_messages.to_message(loads(event.data), call.log_level)
+    if params is None:
+        return None
+    frame = messages.encode_notification("notifications/message", params)
+    return sse.encode_event(b"message", frame)
+
+
+def _as_task(call: McpCall) -> JSONObject:
+    """The result of a call that goes on as a task."""
+    assert call.thread_id is not None  # noqa: S101
+    task = tasks.read_run(call.scope, call.thread_id)
+    task_id = TaskId(call.tool.assistant_id, call.thread_id, call.capabilities)
+    described = tasks.describe(task_id.sign(call.admission), task, "working")
+    return {"resultType": "task", **described}
+
+
+def _progress_frame(token: str | int, step: int, event: Event) -> bytes:
+    params: JSONObject = {"progressToken": token, "progress": step}
+    update = loads(event.data)
+    if isinstance(update, dict) and update:
+        params["message"] = ", ".join(update)
+    return sse.encode_event(
+        b"message", messages.encode_notification("notifications/progress", params)
+    )
+
+
+async def _end(call: McpCall, end: Event) -> JSONObject:
+    """The result of the ended run; its thread is deleted unless the client must continue it."""
+    is_asking = False
+    try:
+        result = await _to_result(call, end)
+        is_asking = result.get("resultType") == INPUT_REQUIRED
+        return result
+    finally:
+        if not is_asking and call.thread_id is not None:
+            await in_thread(_delete_call_thread, call)
+
+
+async def _to_result(call: McpCall, end: Event) -> JSONObject:
+    """The result of an ended run; a failed run is a result too, which says why."""
+    status = loads(end.data).get("status")
+    if status in {"interrupted", "gone"}:
+        return failure("The run was cancelled." if status == "interrupted" else _GONE)
+    response = end.result
+    if response is None:
+        response = await in_thread(results.wait_result, call.scope, call.run_id)
+    output = loads_exact(response)
+    if not isinstance(output, dict) or "__interrupt__" not in output:
+        return to_call_result(output, call.tool, has_links=call.message.has_links)
+    if not call.message.is_stateless and not call.capabilities:
+        values = [interrupt.get("value") for interrupt in output["__interrupt__"]]
+        return failure(
+            "The assistant asks for input, and the client does not offer elicitation. Run it on a"
+            f" thread, or use A2A. It asks: {dumps_text(values)}"
+        )
+    selection = questions.select(to_questions(output["__interrupt__"]), call.capabilities)
+    assert call.thread_id is not None  # noqa: S101 - every call whose client answers has one
+    state = CallState(call.tool.name, call.thread_id, call.run_id)
+    return _input_required(call.admission, state, selection)
+
+
+def _input_required(
+    admission: Admission, state: CallState, selection: list[Question]
+) -> JSONObject:
+    return {
+        "resultType": INPUT_REQUIRED,
+        "inputRequests": to_requests(selection),
+        "requestState": state.sign(admission),
+    }
+
+
+def to_call_result(output: Any, tool: Tool, *, has_links: bool) -> JSONObject:
+    """The result of a run that asks nothing, from what `wait` would return."""
+    if isinstance(output, dict) and isinstance(output.get("__error__"), dict):
+        error = output["__error__"]
+        return failure(f"{error.get('error')}: {error.get('message')}")
+    schemas = tool.schemas
+    if schemas.is_output_wrapped or not isinstance(output, dict):
+        is_wrapped = isinstance(output, dict) and output.keys() == {"values"}
+        output = {OUTPUT_FIELD: output["values"] if is_wrapped else output}
+    if schemas.output_schema is not None:
+        problem = find_problem(schemas.output_schema, output)
+        if problem is not None:
+            return failure(f"The output does not match the graph's schema: {problem}")
+    return success(output, to_content(output, has_links=has_links))
