@@ -1,5 +1,7 @@
 /**
- * Loads the module of each custom element when the element first appears on the page, also after an htmx swap.
+ * Loads the module of each custom element when the element first appears on the page, also after an htmx swap. Modules
+ * with a large library are loaded when the page has loaded and such an element comes into view: until then the page
+ * shows its plain text.
  */
 
 import { scrollToCurrentTab } from "./lib/tabs.js";
@@ -54,6 +56,20 @@ const ELEMENTS = {
   "variable-changes": () => import("./elements/variable-changes.js"),
 };
 
+const WHEN_VISIBLE = new Set(["api-docs", "json-view", "markdown-view", "time-chart"]);
+
+const visibilityObserver = new IntersectionObserver(
+  (entries) => {
+    for (const { isIntersecting, target } of entries) {
+      if (!isIntersecting) continue;
+      visibilityObserver.unobserve(target);
+      if (document.readyState === "complete") loadModule(target.localName);
+      else addEventListener("load", () => loadModule(target.localName), { once: true });
+    }
+  },
+  { rootMargin: "200px" },
+);
+
 const undefinedElements = Object.keys(ELEMENTS)
   .map((name) => `${name}:not(:defined)`)
   .join(",");
@@ -61,15 +77,22 @@ const loaded = new Set();
 
 /** @param {ParentNode} root */
 function loadElements(root) {
-  for (const element of root.querySelectorAll(undefinedElements)) loadElement(element.localName);
+  for (const element of root.querySelectorAll(undefinedElements)) loadElement(element);
   if (!loaded.has("htmx") && root.querySelector("[hx-get], [hx-post]")) {
     loaded.add("htmx");
     import("./htmx.js");
   }
 }
 
+/** @param {Element} element */
+function loadElement(element) {
+  if (loaded.has(element.localName)) return;
+  if (WHEN_VISIBLE.has(element.localName)) visibilityObserver.observe(element);
+  else loadModule(element.localName);
+}
+
 /** @param {string} name */
-function loadElement(name) {
+function loadModule(name) {
   if (loaded.has(name)) return;
   loaded.add(name);
   ELEMENTS[name]?.();
@@ -82,7 +105,7 @@ new MutationObserver((mutations) => {
   for (const mutation of mutations) {
     for (const node of mutation.addedNodes) {
       if (!(node instanceof Element)) continue;
-      if (node.localName in ELEMENTS) loadElement(node.localName);
+      if (node.localName in ELEMENTS) loadElement(node);
       if (node.firstElementChild) loadElements(node);
     }
   }

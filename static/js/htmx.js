@@ -1,17 +1,36 @@
 /**
  * Loads htmx with the `morph` swap style: Idiomorph merges the new fragment into the old one and keeps focus and scroll
- * position. A request that fails shows an error.
+ * position. It is loaded on pages that use the style. A request that fails shows an error.
  */
-import { htmx, Idiomorph } from "../vendor/htmx.js";
+import { htmx } from "../vendor/htmx.js";
 import { showToast } from "./lib/toast.js";
+
+const MORPHED = '[hx-swap="morph"]';
+
+/** @type {typeof import("../vendor/idiomorph.js").Idiomorph | undefined} */
+let idiomorph;
+/** @type {Promise<void> | undefined} */
+let loading;
+
+function loadIdiomorph() {
+  loading ??= import("../vendor/idiomorph.js").then((module) => {
+    idiomorph = module.Idiomorph;
+  });
+}
+
+if (document.querySelector(MORPHED)) loadIdiomorph();
+document.addEventListener("htmx:beforeRequest", (event) => {
+  if (event.target instanceof Element && event.target.matches(MORPHED)) loadIdiomorph();
+});
 
 htmx.defineExtension("morph", {
   isInlineSwap: (/** @type {string} */ style) => style === "morph",
   handleSwap(style, target, fragment) {
     if (style !== "morph" || !(target instanceof Element)) return false;
     const content = fragment instanceof DocumentFragment ? fragment.firstElementChild : fragment;
-    if (content instanceof Element)
-      Idiomorph.morph(target, content.outerHTML, {
+    if (!(content instanceof Element)) return [];
+    if (idiomorph)
+      idiomorph.morph(target, content.outerHTML, {
         morphStyle: "outerHTML",
         // What the reader opened or folded stays so.
         callbacks: {
@@ -19,6 +38,10 @@ htmx.defineExtension("morph", {
             !(name === "open" && node instanceof HTMLDetailsElement),
         },
       });
+    else {
+      target.replaceWith(content);
+      return [content];
+    }
     return [];
   },
 });

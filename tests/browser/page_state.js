@@ -2,7 +2,8 @@
  * Runs before the scripts of a page under test and shows their progress in attributes of the root element, since the
  * page's Content-Security-Policy forbids a test to evaluate a condition again and again.
  *
- * data-test-loaded   custom elements are defined and htmx has processed its attributes
+ * data-test-loaded   custom elements are defined, those that load late if they are in view, and htmx has processed its
+ *                    attributes
  * data-test-settled  fonts are loaded too, and for a moment no script has requested anything
  */
 {
@@ -31,10 +32,23 @@
     send.apply(this, body);
   };
 
+  // WHEN_VISIBLE of js/app.js.
+  const LATE = ["api-docs", "json-view", "markdown-view", "time-chart"];
+  const isInView = new WeakMap();
+  const viewObserver = new IntersectionObserver((entries) => {
+    for (const entry of entries) isInView.set(entry.target, entry.isIntersecting);
+  });
+  const isAwaited = (element) => {
+    if (!LATE.includes(element.localName)) return true;
+    if (!isInView.has(element)) viewObserver.observe(element);
+    return isInView.get(element) ?? true;
+  };
+
   const hasLoaded = () => {
     const first = document.querySelector("[hx-get], [hx-post]");
     const isProcessed = first === null || "htmx-internal-data" in first;
-    return isProcessed && document.querySelector("body :not(:defined)") === null;
+    const missing = [...document.querySelectorAll("body :not(:defined)")];
+    return isProcessed && !missing.map(isAwaited).some(Boolean);
   };
 
   const poll = () => {

@@ -131,6 +131,8 @@ def test_two_experiments_are_compared_down_to_the_worst_regression(session, expe
     expect(page.get_by_role("list", name="Compared experiments")).to_contain_text("smaller-model")
     page.locator("select[name=key]").select_option("correctness")
     page.get_by_role("button", name="Apply").click()
+    # The filters are one line.
+    assert page.locator(".compare-filters").bounding_box()["height"] < 44
     counts = page.locator("#counts-B")
     expect(counts).to_have_text(re.compile(r"14 worse\s+14 better"))
 

@@ -12,6 +12,8 @@ from django.core.files.storage import InMemoryStorage, Storage
 from whitenoise.storage import CompressedManifestStaticFilesStorage
 
 STYLE_SHEET = "css/app.css"
+_COMMENT = re.compile(r"^[ \t]*(?:/\*(?:(?!\*/).)*\*/[ \t]*$|//[^\n]*$)", re.MULTILINE | re.DOTALL)
+"""A comment of a script that begins a line and has nothing behind it."""
 _IMPORT = re.compile(r'@import url\("(?P<path>[\w/.-]+)"\) layer\((?P<layer>\w+)\);')
 
 
@@ -32,7 +34,8 @@ class AppFinder(AppDirectoriesFinder):
 class ModuleManifestStorage(CompressedManifestStaticFilesStorage):  # type: ignore[misc]  # untyped
     """Hashes file names for long-lived caches and inlines the style sheet's imports.
 
-    The source stays in many small files; the browser loads one.
+    The source stays in many small files; the browser loads one. Our scripts are served without
+    their comments, a quarter of their size.
     """
 
     support_js_module_import_aggregation = True
@@ -57,7 +60,16 @@ class ModuleManifestStorage(CompressedManifestStaticFilesStorage):  # type: igno
             bundle = InMemoryStorage()
             bundle.save(STYLE_SHEET, ContentFile(inline_imports(paths, STYLE_SHEET)))
             paths = {**paths, STYLE_SHEET: (bundle, STYLE_SHEET)}
+        scripts = InMemoryStorage()
+        for name in [name for name in paths if name.startswith("js/") and name.endswith(".js")]:
+            scripts.save(name, ContentFile(remove_comments(_read_text(paths, name))))
+            paths = {**paths, name: (scripts, name)}
         yield from super().post_process(paths, dry_run, **options)
+
+
+def remove_comments(script: str) -> str:
+    """Remove the comments that begin a line; lines keep their numbers."""
+    return _COMMENT.sub(lambda match: "\n" * match[0].count("\n"), script)
 
 
 def inline_imports(paths: dict[str, tuple[Storage, str]], name: str) -> str:

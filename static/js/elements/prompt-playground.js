@@ -7,12 +7,9 @@ import { createIcon } from "../lib/icons.js";
 import { isShortcut } from "../lib/keyboard.js";
 import { showToast } from "../lib/toast.js";
 import { ColumnResults } from "../playground/column-results.js";
-import { DatasetRun } from "../playground/dataset-run.js";
-import { openCommitDialog, openShareDialog } from "../playground/dialogs.js";
 import { createElement } from "../playground/reply-view.js";
 import { requestJson } from "../playground/requests.js";
 import { UnsavedDraft } from "../playground/unsaved-draft.js";
-import { toPython } from "../playground/python-code.js";
 import { canonicalJson, LETTERS, listVariables } from "../playground/settings.js";
 import { formatMoney } from "../lib/formatting.js";
 import "./prompt-column.js";
@@ -24,6 +21,7 @@ import "./prompt-column.js";
  * @typedef {import("../playground/types.js").State} State
  * @typedef {import("../playground/types.js").DatasetChoice} DatasetChoice
  * @typedef {import("../playground/types.js").RunInput} RunInput
+ * @typedef {import("../playground/dataset-run.js").DatasetRun} DatasetRun
  * @typedef {import("../playground/dataset-run.js").Estimate} Estimate
  * @typedef {{ column: PromptColumn, results: ColumnResults }} Entry
  */
@@ -42,6 +40,10 @@ class PromptPlayground extends HTMLElement {
   #variables = {};
   /** @type {DatasetRun | undefined} */
   #datasetRun;
+  /** @type {Promise<DatasetRun> | undefined} */
+  #datasetRunPromise;
+  /** The ids of the jobs of the stored state. @type {string[]} */
+  #storedJobs = [];
   /** @type {Estimate | null} */
   #estimate = null;
   #isConfirming = false;
@@ -59,9 +61,6 @@ class PromptPlayground extends HTMLElement {
     const unsaved = this.#loadUnsaved();
     const state = unsaved ?? this.#config.state;
     this.#variables = { ...state.variables };
-    this.#datasetRun = new DatasetRun(this.#find("[data-dataset-results]"), this.#config, () =>
-      this.#refresh(),
-    );
     const columns = /** @type {PromptColumn[]} */ ([...this.querySelectorAll("prompt-column")]);
     for (const column of columns.splice(state.columns.length)) column.remove();
     while (columns.length < state.columns.length) {
@@ -90,7 +89,10 @@ class PromptPlayground extends HTMLElement {
     this.#drawVariables();
     this.#setSource(source === "dataset" ? "dataset" : "hand");
     if (state.dataset) this.#restoreDataset(state.dataset);
-    if (Array.isArray(jobs)) this.#datasetRun.restore(jobs.map(String));
+    if (Array.isArray(jobs) && jobs.length) {
+      this.#storedJobs = jobs.map(String);
+      this.#loadDatasetRun();
+    }
     if (this.#config.is_read_only) this.#lock();
     this.#refresh();
     if (unsaved) this.#saveNow();
@@ -162,7 +164,7 @@ class PromptPlayground extends HTMLElement {
       view: {
         source: this.#isOverDataset ? "dataset" : "hand",
         repeat: this.#repetitions,
-        jobs: this.#datasetRun?.jobIds ?? [],
+        jobs: this.#datasetRun?.jobIds ?? this.#storedJobs,
       },
     };
   }
@@ -250,6 +252,22 @@ class PromptPlayground extends HTMLElement {
 
   /* Over a dataset */
 
+  /** Load the module on first use, and the jobs of the stored state. */
+  #loadDatasetRun() {
+    this.#datasetRunPromise ??= import("../playground/dataset-run.js").then(
+      async ({ DatasetRun }) => {
+        const results = this.#find("[data-dataset-results]");
+        const run = new DatasetRun(results, this.#config, () => this.#refresh());
+        await run.restore(this.#storedJobs);
+        this.#datasetRun = run;
+        if (this.isConnected) this.#refresh();
+        else run.disconnect();
+        return run;
+      },
+    );
+    return this.#datasetRunPromise;
+  }
+
   /** @returns {DatasetChoice | null} */
   get #datasetChoice() {
     const dataset = this.#field("[data-dataset]").value;
@@ -316,7 +334,7 @@ class PromptPlayground extends HTMLElement {
     }
     this.#isConfirming = false;
     try {
-      await this.#datasetRun?.start(body);
+      await (await this.#loadDatasetRun()).start(body);
       this.#announce("The experiments have started.");
       this.#find("[data-dataset-results]").scrollIntoView({ block: "start" });
       // A page that is reloaded at once shows them.
@@ -427,12 +445,12 @@ class PromptPlayground extends HTMLElement {
       return;
     }
     try {
-      const estimate = await this.#datasetRun?.estimate(body);
-      this.#estimate = estimate ?? null;
+      const estimate = await (await this.#loadDatasetRun()).estimate(body);
+      this.#estimate = estimate;
       note.replaceChildren(
-        ...(estimate?.columns ?? []).map((column) => {
+        ...estimate.columns.map((column) => {
           const missing = column.missing.length ? `, without ${column.missing.join(", ")}` : "";
-          const text = `${column.letter}: ${column.matching} of ${estimate?.examples} rows match${missing}`;
+          const text = `${column.letter}: ${column.matching} of ${estimate.examples} rows match${missing}`;
           return createElement("li", column.missing.length ? "is-error" : "", text);
         }),
       );
@@ -578,6 +596,7 @@ class PromptPlayground extends HTMLElement {
   /** @param {Entry} entry */
   async #commit({ column }) {
     const dialog = /** @type {HTMLDialogElement} */ (this.#find("#play-commit"));
+    const { openCommitDialog } = await import("../playground/dialogs.js");
     const commit = await openCommitDialog(dialog, column.setting, this.#config);
     if (!commit) return;
     // A rebase has changed the setting.
@@ -593,6 +612,7 @@ class PromptPlayground extends HTMLElement {
   async #share() {
     const dialog = /** @type {HTMLDialogElement} */ (this.#find("#play-share"));
     try {
+      const { openShareDialog } = await import("../playground/dialogs.js");
       await openShareDialog(dialog, this.#state, this.#config);
     } catch (error) {
       showToast(error instanceof Error ? error.message : String(error), "error");
@@ -638,6 +658,7 @@ class PromptPlayground extends HTMLElement {
   /** @param {Entry} entry */
   async #copyCode(entry) {
     const { setting, variables } = this.#inputOf(entry);
+    const { toPython } = await import("../playground/python-code.js");
     try {
       await navigator.clipboard.writeText(toPython(setting, variables));
       showToast("Copied as Python");

@@ -6,12 +6,6 @@
  * J, K and the arrow keys move, left and right collapse and expand, E selects the next error, D adds the selected run to
  * a dataset, W switches to the waterfall. Dragging on the ruler zooms. Selecting a run loads its fragment into `#run` and updates the URL.
  */
-import {
-  elementScroll,
-  observeElementOffset,
-  observeElementRect,
-  Virtualizer,
-} from "../../vendor/virtual.js";
 import { insertFragment } from "../lib/fragments.js";
 import { setIcon } from "../lib/icons.js";
 import { isShortcut, isTyping } from "../lib/keyboard.js";
@@ -24,6 +18,9 @@ import { findIdleGaps, Scale } from "../trace/scale.js";
 
 const TREE_ROW_PX = 44;
 const WATERFALL_ROW_PX = 28;
+const RULER_PX = 28;
+const PADDING_PX = 4;
+const ROWS_BEYOND_VIEW = 10;
 const OPEN_DELAY_MS = 70;
 
 /** @typedef {import("../trace/model.js").Run} Run */
@@ -43,10 +40,7 @@ class TraceTree extends HTMLElement {
   #scale = new Scale(1);
   /** @type {Record<string, string>} */
   #options = {};
-  /** @type {Virtualizer<HTMLElement, HTMLElement> | undefined} */
-  #virtualizer;
-  /** @type {(() => void) | undefined} */
-  #unmount;
+  #resizeObserver = new ResizeObserver(() => this.#renderRows());
   /** @type {Map<string, HTMLElement>} */
   #renderedRows = new Map();
   /** @type {AbortController | undefined} */
@@ -58,10 +52,11 @@ class TraceTree extends HTMLElement {
     if (!(await this.#loadRuns())) return;
     this.#tree.toggleAttribute("data-virtual", true);
     this.#tree.replaceChildren();
-    this.#build();
     this.#readOptions();
     this.#layout();
-    this.#virtualizer?.scrollToIndex(this.#rowIndexOf(this.#selected), { align: "auto" });
+    this.#scrollToRow(this.#rowIndexOf(this.#selected));
+    this.#scroll.addEventListener("scroll", () => this.#renderRows(), { passive: true });
+    this.#resizeObserver.observe(this.#scroll);
     this.addEventListener("click", this.#handleClick);
     document.addEventListener("keydown", this.#handleKeydown);
     addEventListener("popstate", this.#handlePopState);
@@ -83,7 +78,7 @@ class TraceTree extends HTMLElement {
   }
 
   disconnectedCallback() {
-    this.#unmount?.();
+    this.#resizeObserver.disconnect();
     document.removeEventListener("keydown", this.#handleKeydown);
     removeEventListener("popstate", this.#handlePopState);
     document.removeEventListener("feedback-changed", this.#handleFeedbackChange);
@@ -133,29 +128,36 @@ class TraceTree extends HTMLElement {
     return true;
   }
 
-  #build() {
-    const options = () => ({
-      count: this.#rows.length,
-      getScrollElement: () => this.#scroll,
-      estimateSize: () => (this.#isWaterfall ? WATERFALL_ROW_PX : TREE_ROW_PX),
-      getItemKey: (/** @type {number} */ index) => this.#rows[index]?.id ?? index,
-      overscan: 10,
-      paddingStart: this.#isWaterfall ? 0 : 4,
-      paddingEnd: 4,
-      scrollPaddingStart: this.#isWaterfall ? 28 : 4,
-      scrollPaddingEnd: 4,
-      scrollToFn: elementScroll,
-      observeElementRect,
-      observeElementOffset,
-      onChange: () => this.#renderRows(),
-    });
-    this.#virtualizerOptions = options;
-    this.#virtualizer = new Virtualizer(options());
-    this.#unmount = this.#virtualizer._didMount();
+  /** All rows of a mode have one height. */
+  get #rowHeight() {
+    return this.#isWaterfall ? WATERFALL_ROW_PX : TREE_ROW_PX;
   }
 
-  /** @type {() => any} */
-  #virtualizerOptions = () => ({});
+  /** Where the tree begins in the content that scrolls: the ruler stands above it. */
+  get #treeStart() {
+    const scroll = this.#scroll;
+    const top = this.#tree.getBoundingClientRect().top - scroll.getBoundingClientRect().top;
+    return top + scroll.scrollTop - scroll.clientTop;
+  }
+
+  /** @param {number} index */
+  #rowStart(index) {
+    return (this.#isWaterfall ? 0 : PADDING_PX) + index * this.#rowHeight;
+  }
+
+  /**
+   * Scroll as little as necessary to show the row between the ruler and the end.
+   *
+   * @param {number} index
+   */
+  #scrollToRow(index) {
+    const scroll = this.#scroll;
+    const start = this.#treeStart + this.#rowStart(index);
+    const least = start + this.#rowHeight + PADDING_PX - scroll.clientHeight;
+    const most = start - (this.#isWaterfall ? RULER_PX : PADDING_PX);
+    if (scroll.scrollTop < least) scroll.scrollTop = least;
+    if (scroll.scrollTop > most) scroll.scrollTop = most;
+  }
 
   /** Compute the visible rows and render them. */
   #layout() {
@@ -165,9 +167,8 @@ class TraceTree extends HTMLElement {
       this.#shown,
       Number(this.#options.minDuration ?? 0),
     );
-    this.#virtualizer?.setOptions(this.#virtualizerOptions());
-    this.#virtualizer?.measure();
-    this.#virtualizer?._willUpdate();
+    const height = this.#rowStart(this.#rows.length) + PADDING_PX;
+    this.#tree.style.setProperty("block-size", `${height}px`);
     const ruler = this.#ruler;
     if (ruler) renderRuler(ruler, this.#scale);
     this.#renderRows();
@@ -220,15 +221,15 @@ class TraceTree extends HTMLElement {
   }
 
   #renderRows() {
-    const virtualizer = this.#virtualizer;
-    if (!virtualizer) return;
-    this.#tree.style.setProperty("block-size", `${virtualizer.getTotalSize()}px`);
     /** @type {Set<string>} */
     const seen = new Set();
     const template = /** @type {HTMLTemplateElement} */ (this.querySelector("template[data-row]"));
     const icons = this.#icons;
-    for (const item of virtualizer.getVirtualItems()) {
-      const run = this.#rows[item.index];
+    const begin = this.#scroll.scrollTop - this.#treeStart;
+    const first = Math.floor(begin / this.#rowHeight) - ROWS_BEYOND_VIEW;
+    const end = (begin + this.#scroll.clientHeight) / this.#rowHeight + ROWS_BEYOND_VIEW;
+    for (let index = Math.max(0, first); index < Math.min(end, this.#rows.length); index += 1) {
+      const run = this.#rows[index];
       if (!run) continue;
       seen.add(run.id);
       let row = this.#renderedRows.get(run.id);
@@ -241,7 +242,7 @@ class TraceTree extends HTMLElement {
         this.#renderedRows.set(run.id, row);
         this.#tree.append(row);
       }
-      row.style.setProperty("--top", `${item.start}px`);
+      row.style.setProperty("--top", `${this.#rowStart(index)}px`);
       row.setAttribute("aria-selected", String(run.index === this.#selected));
       if (run.childCount)
         row.setAttribute("aria-expanded", String(!this.#collapsed.has(run.index)));
@@ -378,7 +379,7 @@ class TraceTree extends HTMLElement {
     const run = this.#runs[index];
     if (!run) return;
     this.#selected = index;
-    this.#virtualizer?.scrollToIndex(this.#rowIndexOf(index), { align: "auto" });
+    this.#scrollToRow(this.#rowIndexOf(index));
     this.#renderRows();
     const url = `${this.dataset.base}${run.id}${location.search}`;
     if (!silent) history[push ? "pushState" : "replaceState"](null, "", url);
@@ -442,7 +443,8 @@ class TraceTree extends HTMLElement {
     for (const other of this.querySelectorAll("[data-mode-button]"))
       other.setAttribute("aria-pressed", String(other === tool));
     this.#layout();
-    this.#virtualizer?.scrollToIndex(this.#rowIndexOf(this.#selected), { align: "auto" });
+    this.#scrollToRow(this.#rowIndexOf(this.#selected));
+    this.#renderRows();
   }
 
   #filter = () => {

@@ -1,8 +1,6 @@
 /** Runs a column and keeps its last results as tabs. */
 import { formatDuration } from "../lib/formatting.js";
 import { readEvents } from "../lib/event-stream.js";
-import "../elements/diff-view.js";
-import { AgentReply } from "./agent-reply.js";
 import { createElement, ReplyView } from "./reply-view.js";
 import { RequestFailed, sendRequest } from "./requests.js";
 import { callTool } from "./tool-calls.js";
@@ -14,6 +12,7 @@ import { describeDifferences, readText } from "./settings.js";
  * @typedef {import("./types.js").Recorded} Recorded
  * @typedef {import("./types.js").Setting} Setting
  * @typedef {import("./types.js").Urls} Urls
+ * @typedef {import("./agent-reply.js").AgentReply} AgentReply
  * @typedef {ReplyView | AgentReply} Reply
  * @typedef {import("./types.js").RunInput} RunInput
  * @typedef {{ name: string, input: RunInput, isPinned: boolean, element: HTMLElement, attempts: Reply[][],
@@ -146,7 +145,7 @@ export class ColumnResults {
     };
     /** @type {ReplyView | AgentReply} */
     const reply = input.setting.agent
-      ? new AgentReply({ onRetry: retry, runUrl: this.options.urls.run })
+      ? await this.#createAgentReply(retry)
       : this.#createReply(result, turns, history, retry);
     turns.push(reply);
     const previous = turns[position - 1];
@@ -155,7 +154,7 @@ export class ColumnResults {
     const abort = () => reply.stop();
     request.signal.addEventListener("abort", abort);
     try {
-      if (reply instanceof AgentReply) await reply.run(input, this.options.urls, request.signal);
+      if ("run" in reply) await reply.run(input, this.options.urls, request.signal);
       else await this.#readReply(reply, input, history, request.signal);
       if (reply.status === "running")
         reply.fail({ code: "cut", detail: "The connection closed before the reply was complete." });
@@ -171,6 +170,12 @@ export class ColumnResults {
     } finally {
       request.signal.removeEventListener("abort", abort);
     }
+  }
+
+  /** @param {() => void} onRetry */
+  async #createAgentReply(onRetry) {
+    const { AgentReply } = await import("./agent-reply.js");
+    return new AgentReply({ onRetry, runUrl: this.options.urls.run });
   }
 
   /**

@@ -1,5 +1,4 @@
 /** The dialogs of the playground: save a column as a commit, and share the setting. */
-import "../elements/diff-view.js";
 import { createElement } from "./reply-view.js";
 import { requestJson, RequestFailed } from "./requests.js";
 import { completeSetting, mergeSettings, messagesText } from "./settings.js";
