@@ -272,6 +272,11 @@ CELERY_BEAT_SCHEDULE = {
         "schedule": 1.0,
         "options": {"expires": 2},
     },
+    "evaluators.advance_backfills": {
+        "task": "evaluators.advance_backfills",
+        "schedule": 2.0,
+        "options": {"expires": 4},
+    },
     "evaluators.delete_old_trials": {"task": "evaluators.delete_old_trials", "schedule": 3600.0},
     "playground.delete_old_calls": {"task": "playground.delete_old_calls", "schedule": 3600.0},
     "experiment_jobs.delete_old_steps": {

@@ -42,6 +42,14 @@ class BadJudgement(errors.AppError):
     status, code, detail = 502, "bad_judgement", "The model's reply is not a valid result."
 
 
+class BackfillRunning(errors.Conflict):
+    code, detail = "backfill_running", "A backfill of the rule is running; cancel it, or wait."
+
+
+class BackfillNotFound(errors.NotFound):
+    code, detail = "backfill_not_found", "The rule has no backfill."
+
+
 class BadCodeResult(errors.Invalid):
     """What the function of an evaluator returned is no score."""
 

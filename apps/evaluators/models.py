@@ -14,6 +14,7 @@ from apps.evaluators.querysets import (
     EvaluatorQuerySet,
     EvaluatorRuleQuerySet,
     EvaluatorSpendQuerySet,
+    RuleBackfillQuerySet,
 )
 from apps.organizations.models import User
 from apps.playground.models import SavedSettings
@@ -175,6 +176,8 @@ class Evaluation(WorkspaceOwned):
     due_at = models.DateTimeField(default=timezone.now)
     started_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
+    backfill_id = models.UUIDField(null=True)
+    """The backfill that asked for it; null for a run that was selected when it changed."""
     judge_run_id = models.UUIDField(null=True)
     """The recorded run of the judge, in the project `evaluators`."""
     scores = models.JSONField(null=True)
@@ -228,6 +231,67 @@ class EvaluatorSpend(WorkspaceOwned):
 
     def __str__(self) -> str:
         return f"{self.rule_id} {self.day}"
+
+
+class BackfillStatus(models.TextChoices):
+    """The values are part of the API."""
+
+    RUNNING = "running"
+    COMPLETED = "completed"
+    """All of its runs were found; their evaluations may wait."""
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+
+
+class RuleBackfill(WorkspaceOwned):
+    """Applies a rule to the runs of a time range, newest first, a page at a time."""
+
+    rule = models.ForeignKey(
+        EvaluatorRule, models.CASCADE, related_name="backfills", db_index=False
+    )
+    started_from = models.DateTimeField()
+    started_until = models.DateTimeField()
+    """Of the runs' start times, inclusive."""
+    status = models.CharField(max_length=10, choices=BackfillStatus, default=BackfillStatus.RUNNING)
+    cursor = models.TextField(blank=True)
+    reached_at = models.DateTimeField(null=True)
+    """The start time of the last run that was looked at."""
+    run_count = models.PositiveIntegerField(default=0)
+    """Runs that the rule applies to."""
+    error = models.TextField(blank=True)
+    ended_at = models.DateTimeField(null=True)
+    created_by = models.ForeignKey(User, models.SET_NULL, null=True, related_name="+")
+
+    objects = TenantManager(RuleBackfillQuerySet)
+    unscoped = RuleBackfillQuerySet.as_manager()
+
+    class Meta:
+        base_manager_name = "unscoped"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["rule"], condition=Q(status="running"), name="rule_backfill_once"
+            )
+        ]
+        indexes = [
+            models.Index(fields=["workspace"], name="rule_backfill_of_workspace"),
+            models.Index(fields=["rule", "-created_at"], name="rule_backfill_newest"),
+            models.Index(
+                fields=["created_at"], condition=Q(status="running"), name="rule_backfill_running"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return str(self.pk)
+
+    @property
+    def progress(self) -> float:
+        """The share of the range that was looked at, from 0 to 1."""
+        if self.status == BackfillStatus.COMPLETED:
+            return 1.0
+        if self.reached_at is None:
+            return 0.0
+        span = self.started_until - self.started_from
+        return min(1.0, max(0.0, (self.started_until - self.reached_at) / span))
 
 
 class CodeTrial(WorkspaceOwned):

@@ -9,7 +9,12 @@ from uuid import UUID
 from django.db.models import Count
 
 from apps.evaluators.judge import describe_problem
-from apps.evaluators.models import Evaluation, EvaluationStatus, EvaluatorRule
+from apps.evaluators.models import (
+    BackfillStatus,
+    Evaluation,
+    EvaluationStatus,
+    EvaluatorRule,
+)
 from apps.evaluators.scoring import Score
 from apps.evaluators.services import spend
 from apps.evaluators.services.spend import Spent
@@ -23,6 +28,12 @@ BADGES: Mapping[str, str] = {
     EvaluationStatus.SKIPPED: "SKIPPED",
 }
 """The badge of each status."""
+BACKFILL_BADGES: Mapping[str, str] = {
+    BackfillStatus.RUNNING: "running",
+    BackfillStatus.COMPLETED: "success",
+    BackfillStatus.CANCELLED: "SKIPPED",
+    BackfillStatus.FAILED: "failed",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         Evaluator,
         EvaluatorRule,
         EvaluatorSpend,
+        RuleBackfill,
     )
 
 
@@ -44,6 +45,11 @@ class EvaluationQuerySet(models.QuerySet["Evaluation"]):
 
 class EvaluatorSpendQuerySet(models.QuerySet["EvaluatorSpend"]):
     pass
+
+
+class RuleBackfillQuerySet(models.QuerySet["RuleBackfill"]):
+    def running(self) -> RuleBackfillQuerySet:
+        return self.filter(status="running")
 
 
 class CodeTrialQuerySet(models.QuerySet["CodeTrial"]):

@@ -7,7 +7,7 @@ from typing import Any
 from celery import shared_task, signals
 
 from apps.core.loop_worker import LazyLoopWorker
-from apps.evaluators.services import code_queue, code_trials, evaluations
+from apps.evaluators.services import backfills, code_queue, code_trials, evaluations
 from apps.playground.call_worker import CallWorker
 
 evaluation_worker = LazyLoopWorker(lambda: CallWorker(evaluations.EvaluationQueue(), "evaluations"))
@@ -31,6 +31,12 @@ def evaluate() -> None:
         evaluation_worker.wake()
     if code_queue.has_due():
         code_worker.wake()
+
+
+@shared_task(name="evaluators.advance_backfills", acks_late=False, time_limit=300)
+def advance_backfills() -> None:
+    """Enqueue a page of each running backfill. Safe to repeat."""
+    backfills.advance()
 
 
 @shared_task(name="evaluators.delete_old_trials", acks_late=False, time_limit=600)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from datetime import date, datetime, time
 from typing import Any
 from uuid import UUID
 
@@ -12,6 +13,7 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.http import urlencode
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
@@ -27,7 +29,7 @@ from apps.evaluators.code_form import CodeRuleForm
 from apps.evaluators.forms import EvaluatorRuleForm
 from apps.evaluators.judge_templates import TEMPLATES
 from apps.evaluators.models import CodeTrial, Evaluation, EvaluationStatus, EvaluatorRule
-from apps.evaluators.services import code_trials, reruns, rules, trials
+from apps.evaluators.services import backfills, code_trials, reruns, rules, trials
 from apps.evaluators.services.rules import CREATE_PERMISSIONS
 from apps.evaluators.services.trials import PreparedTrial
 from apps.evaluators.wire import RuleChanges
@@ -258,6 +260,7 @@ def evaluator_detail(request: PageRequest, evaluator_rule_id: UUID) -> HttpRespo
         evaluations = evaluations.filter(status=status)
     offset = read_offset(request)
     shown = list(evaluations.newest_first()[offset : offset + PAGE_SIZE + 1])
+    backfill = backfills.find_last([rule]).get(rule.pk)
     scope = (rule.dataset, rule.project)
     context = {
         "rule": rule,
@@ -267,6 +270,9 @@ def evaluator_detail(request: PageRequest, evaluator_rule_id: UUID) -> HttpRespo
         "status": status,
         "statuses": EvaluationStatus.choices,
         "may_edit": _may_edit(request),
+        "backfill": backfill,
+        "backfill_waiting": 0 if backfill is None else backfills.count_waiting(backfill),
+        "backfill_badge": None if backfill is None else pages.BACKFILL_BADGES[backfill.status],
         **_scope_context(request, scope),
     }
     return render(request, "evaluators/evaluator_detail.html", context)
@@ -275,7 +281,7 @@ def evaluator_detail(request: PageRequest, evaluator_rule_id: UUID) -> HttpRespo
 @require_POST
 @workspace_page(Permission.EVALUATORS_WRITE)
 def evaluator_change(request: PageRequest, evaluator_rule_id: UUID) -> HttpResponse:
-    """Enable, disable, trigger or delete the rule, or retry failures, as `action` requests."""
+    """Enable, disable, trigger or delete the rule, or score runs again, as `action` requests."""
     rule = _find(request, evaluator_rule_id)
     _require_rights(request)
     action = request.POST.get("action")
@@ -290,10 +296,29 @@ def evaluator_change(request: PageRequest, evaluator_rule_id: UUID) -> HttpRespo
     elif action == "trigger":
         rules.trigger_rules(rules=[rule])
         messages.success(request, "The runs that waited are scored now.")
+    elif action == "backfill":
+        _start_backfill(request, rule)
+    elif action == "cancel-backfill":
+        backfills.cancel(rule=rule)
+        messages.success(request, "Earlier runs are no longer scored.")
     elif action == "retry":
         count = reruns.retry_failed(rule=rule)
         messages.success(request, f"{count:,} evaluation{'s' * (count != 1)} will be repeated.")
     return redirect("evaluator-rule-detail", rule.workspace_id, rule.pk)
+
+
+def _start_backfill(request: PageRequest, rule: EvaluatorRule) -> None:
+    """Score the runs since the day of the form, which begins in the user's time zone."""
+    try:
+        day = date.fromisoformat(request.POST.get("from", ""))
+        first = timezone.make_aware(datetime.combine(day, time.min))
+        backfills.start(caller=request.caller, rule=rule, started_from=first)
+    except ValueError:
+        messages.error(request, "Enter the first day of the runs to score.")
+    except AppError as error:
+        messages.error(request, error.detail)
+    else:
+        messages.success(request, "Earlier runs are scored from now on, the newest first.")
 
 
 @never_cache

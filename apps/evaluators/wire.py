@@ -6,7 +6,7 @@ accepted as long as they are unset.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 from uuid import UUID
@@ -15,8 +15,10 @@ import msgspec
 
 from apps.core.errors import Invalid
 from apps.evaluators.code.checks import PYTHON
-from apps.evaluators.models import Evaluation, Evaluator, EvaluatorRule
+from apps.evaluators.models import Evaluation, Evaluator, EvaluatorRule, RuleBackfill
+from apps.evaluators.scoring import Score
 from apps.playground.setting import TemplateFormat, convert, decode_json
+from apps.trace_store import RunRow
 
 T = TypeVar("T")
 _UNSUPPORTED_LLM = frozenset({"num_few_shot_examples", "use_corrections_dataset"})
@@ -29,7 +31,8 @@ _UNSUPPORTED_CODE = frozenset(
 )
 _UNSUPPORTED_RULE = frozenset(
     {
-        *("group_by", "thread_filter", "backfill_from", "transient"),
+        *("group_by", "thread_filter", "transient", "create_alignment_queue"),
+        "tracer_session_issue_id",
         *("webhooks", "alerts", "add_to_annotation_queue_id", "add_to_dataset_id"),
         *("add_to_dataset_prefer_correction", "extend_only", "use_corrections_dataset"),
         *("extend_annotation_queue_trace_retention", "extend_dataset_trace_retention"),
@@ -112,6 +115,22 @@ class RuleBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     evaluator_version: int | None = None
     spend_limit: SpendLimitBody | None = None
     max_calls_per_day: int | None = None
+    backfill_from: datetime | None = None
+
+
+class RuleTrialBody(RuleBody, forbid_unknown_fields=True, omit_defaults=True):
+    """A rule with a judge, and values to try it on."""
+
+    test_inputs: dict[str, Any] | None = None
+    test_outputs: dict[str, Any] | None = None
+    test_reference_outputs: dict[str, Any] | None = None
+
+
+class BackfillBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """The start times of the runs to evaluate; the end is now by default."""
+
+    start_time: datetime
+    end_time: datetime | None = None
 
 
 class RuleChanges(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -131,6 +150,7 @@ class RuleChanges(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     evaluator_version: int | msgspec.UnsetType | None = msgspec.UNSET
     spend_limit: SpendLimitBody | msgspec.UnsetType | None = msgspec.UNSET
     max_calls_per_day: int | msgspec.UnsetType | None = msgspec.UNSET
+    backfill_from: datetime | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class EvaluateExperimentBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -318,3 +338,94 @@ def _is_open(evaluation: Evaluation) -> bool:
 
 def last_applied_json(rule: EvaluatorRule, at: datetime | None) -> dict[str, Any]:
     return {"rule_id": rule.pk, "last_applied_at": at}
+
+
+def backfill_json(backfill: RuleBackfill | None, *, with_progress: bool) -> dict[str, Any]:
+    """The last backfill of a rule as fields of the rule."""
+    return {
+        "backfill_id": None if backfill is None else backfill.pk,
+        "backfill_from": None if backfill is None else backfill.started_from,
+        "backfill_status": None if backfill is None else backfill.status,
+        "backfill_error": None if backfill is None else backfill.error or None,
+        "backfill_completed_at": None if backfill is None else backfill.ended_at,
+        "backfill_progress": (
+            backfill.progress if backfill is not None and with_progress else None
+        ),
+    }
+
+
+def backfill_detail_json(backfill: RuleBackfill, waiting_count: int) -> dict[str, Any]:
+    return {
+        "id": backfill.pk,
+        "rule_id": backfill.rule_id,
+        "start_time": backfill.started_from,
+        "end_time": backfill.started_until,
+        "status": backfill.status,
+        "progress": backfill.progress,
+        "run_count": backfill.run_count,
+        "waiting_count": waiting_count,
+        "error": backfill.error or None,
+        "created_at": backfill.created_at,
+        "completed_at": backfill.ended_at,
+    }
+
+
+_UNSET_FLAGS = (
+    *("add_to_dataset_prefer_correction", "extend_only", "include_extended_stats"),
+    *("is_managed_evaluator", "is_tracing_disabled", "transient", "use_corrections_dataset"),
+)
+"""Flags of rules that v2 always has, and no rule can set."""
+
+
+def rule_v2_json(fields: dict[str, Any]) -> dict[str, Any]:
+    """The rule of v1 with the names and the upper-case constants of v2."""
+    renamed = {"session_id": "project_id", "session_name": "project_name"}
+    result = {renamed.get(name, name): value for name, value in fields.items()}
+    for name in ("spend_limit", "effective_spend_limit"):
+        if result[name] is not None:
+            result[name] = result[name] | {"window": result[name]["window"].upper()}
+    if result["code_evaluators"] is not None:
+        result["code_evaluators"] = [
+            function | {"language": function["language"].upper()}
+            for function in result["code_evaluators"]
+        ]
+    return result | dict.fromkeys(_UNSET_FLAGS, False)
+
+
+_OUTCOMES = {"succeeded": "success", "failed": "error", "skipped": "skipped"}
+
+
+def applied_json(evaluation: Evaluation, run: RunRow | None) -> dict[str, Any]:
+    """What the rule did with a run; without the run's name if it was removed meanwhile."""
+    return {
+        "rule_id": evaluation.rule_id,
+        "run_id": evaluation.run_id,
+        "start_time": evaluation.started_at or evaluation.created_at,
+        "end_time": evaluation.ended_at,
+        "run_name": None if run is None else run.name,
+        "run_type": None if run is None else run.run_type,
+        "run_session_id": evaluation.project_id,
+        "thread_id": None if run is None else run.thread_key,
+        "application_time": evaluation.ended_at,
+        "evaluators": {
+            "outcome": _OUTCOMES[evaluation.status],
+            "payload": {"feedback": evaluation.scores, "error": evaluation.error or None},
+        },
+        **dict.fromkeys(
+            ("add_to_annotation_queue", "add_to_dataset", "alerts", "webhooks", "extend_only")
+        ),
+    }
+
+
+def rule_trial_json(
+    values: Mapping[str, Any], scores: Sequence[Score], judge_run_id: UUID
+) -> dict[str, Any]:
+    """The result of a judge that was tried: the values of its variables, and its scores."""
+    return {
+        "inputs": values,
+        "outputs": {
+            score.key: score.score if score.value is None else score.value for score in scores
+        },
+        "feedback": [msgspec.to_builtins(score) for score in scores],
+        "evaluator_run_id": judge_run_id,
+    }

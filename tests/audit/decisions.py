@@ -370,6 +370,9 @@ patch /v1/platform/evaluators/<uuid:evaluator_id> -> evaluator.updated
 delete /v1/platform/evaluators/<uuid:evaluator_id> -> evaluator.deleted
 post /runs/rules -> evaluator_rule.created
 post /runs/rules/trigger -> [work]
+post /runs/rules/validate -> [work]
+post /runs/rules/<uuid:evaluator_rule_id>/backfill -> [work]
+delete /runs/rules/<uuid:evaluator_rule_id>/backfill -> [work]
 post /runs/experiments/<uuid:experiment_id>/evaluate -> [work]
 patch /runs/rules/<uuid:evaluator_rule_id> -> evaluator_rule.updated
 delete /runs/rules/<uuid:evaluator_rule_id> -> evaluator_rule.deleted

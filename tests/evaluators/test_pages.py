@@ -5,15 +5,23 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
+from datetime import timedelta
 
 import pytest
 from django.db import connections
+from django.utils import timezone
 
 from apps.core.http.loop_response import LoopResponse
 from apps.datasets.models import ExampleRevision
 from apps.evaluators import views
-from apps.evaluators.models import CodeTrial, Evaluation, Evaluator, EvaluatorRule
-from apps.evaluators.services import code_trials, trials
+from apps.evaluators.models import (
+    CodeTrial,
+    Evaluation,
+    Evaluator,
+    EvaluatorRule,
+    RuleBackfill,
+)
+from apps.evaluators.services import backfills, code_trials, trials
 from apps.evaluators.services.code_queue import CodeQueue
 from apps.organizations.services.workspaces import set_secrets
 from apps.playground.call_worker import CallWorker
@@ -431,3 +439,26 @@ def test_log_of_a_function_shows_tracebacks(page, base, api, dataset, experiment
 
     assert "<summary>Traceback" in content
     assert "File &quot;evaluator.py&quot;, line 3" in content
+
+
+def test_earlier_runs_are_scored_from_the_page(page, base, api, project):
+    run_id = add_run(project.workspace, project)
+    functions = [{"code": CODE, "language": "python"}]
+    rule = create_rule(api, session_id=str(project.pk), code_evaluators=functions)
+    url = f"{base}/evaluators/{rule['id']}"
+    assert "Earlier runs" in read(page.get(url))
+
+    day = (timezone.now() - timedelta(days=1)).date().isoformat()
+    page.post(f"{url}/change", {"action": "backfill", "from": day})
+    content = read(page.get(url))
+    assert "Earlier runs are scored from now on" in content
+    assert 'value="cancel-backfill"' in content
+    backfills.advance()
+    assert Evaluation.unscoped.get().run_id == run_id
+    assert "100" in read(page.get(url))
+    page.post(f"{url}/change", {"action": "cancel-backfill"})
+    assert "no longer scored" in read(page.get(url))
+    assert not Evaluation.unscoped.exists()
+    for day in ("", "2999-01-01", "0001-01-01", "x\0"):
+        page.post(f"{url}/change", {"action": "backfill", "from": day})
+        assert RuleBackfill.unscoped.count() == 1

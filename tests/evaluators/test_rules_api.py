@@ -82,7 +82,7 @@ def test_rule_has_the_fields_that_the_clients_require(api, body, workspace):
             "either `evaluators`, `code_evaluators`",
         ),
         ({"group_by": "thread_id"}, 422, "`group_by` is not supported"),
-        ({"backfill_from": "2026-01-01T00:00:00Z"}, 422, "`backfill_from` is not supported"),
+        ({"backfill_from": "2999-01-01T00:00:00Z"}, 422, "The range of a backfill"),
         ({"target": "x"}, 422, "`target`"),
     ],
 )

@@ -12,6 +12,7 @@ from apps.evaluators.models import (
     Evaluator,
     EvaluatorRule,
     EvaluatorSpend,
+    RuleBackfill,
 )
 from apps.organizations.models import Workspace
 from apps.playground.manifests import build_manifest
@@ -103,6 +104,14 @@ def create_evaluator_rows(workspace: Workspace, mark: str, dataset_id: UUID) -> 
         ended_at=timezone.now(),
     ).save()
     EvaluatorSpend(workspace=workspace, rule=rule, day=timezone.now().date(), call_count=1).save()
+    RuleBackfill(
+        workspace=workspace,
+        rule=rule,
+        started_from=timezone.now(),
+        started_until=timezone.now(),
+        status="failed",
+        error=mark,
+    ).save()
     CodeTrial(
         workspace=workspace,
         organization_id=workspace.organization_id,

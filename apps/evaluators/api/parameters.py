@@ -9,6 +9,8 @@ from rest_framework import serializers
 from apps.core.drf import StorableJSONField
 from apps.core.errors import Invalid
 from apps.evaluators.models import EvaluationStatus, EvaluatorType
+from apps.evaluators.services.spend_days import SPEND_GROUPS
+from apps.tracing.api.v2.base import UpperChoiceField, page_size_field
 
 MAX_OFFSET = 1_000_000
 MAX_IDS = 100
@@ -60,8 +62,52 @@ class RuleListSerializer(_SupportedSerializer):
     evaluator_id = serializers.UUIDField(required=False)
     name_contains = serializers.CharField(required=False, max_length=200)
     type = serializers.ChoiceField(choices=["session", "dataset"], required=False)
-    include_backfill_progress = serializers.BooleanField(required=False)
-    """There are no backfills, so that there is nothing to include."""
+    include_backfill_progress = serializers.BooleanField(default=False)
+
+
+class RulePageSerializer(_SupportedSerializer):
+    id = _ids()
+    project_id = serializers.UUIDField(required=False)
+    dataset_id = serializers.UUIDField(required=False)
+    evaluator_id = serializers.UUIDField(required=False)
+    name_contains = serializers.CharField(required=False, max_length=200)
+    type = UpperChoiceField(choices=["PROJECT", "DATASET"], required=False)
+    include_backfill_progress = serializers.BooleanField(default=False)
+    page_size = page_size_field(20, 100)
+    cursor = serializers.CharField(required=False, allow_blank=True, max_length=200)
+
+
+class AppliedRunsSerializer(serializers.Serializer[Any]):
+    limit = serializers.IntegerField(default=150, min_value=1, max_value=1440)
+    cursor = serializers.CharField(required=False, allow_blank=True, max_length=200)
+    backfill = serializers.BooleanField(default=False)
+    start_time = serializers.DateTimeField(required=False)
+    end_time = serializers.DateTimeField(required=False)
+    session_id = serializers.UUIDField(required=False)
+
+
+class SpendSerializer(_SupportedSerializer):
+    period_start = serializers.DateField()
+    group_by = serializers.ChoiceField(choices=[*SPEND_GROUPS], required=False)
+    evaluator_id = serializers.UUIDField(required=False)
+    session_id = serializers.UUIDField(required=False)
+    dataset_id = serializers.UUIDField(required=False)
+    resource_id = _ids()
+    type = serializers.ChoiceField(
+        choices=[*EvaluatorType.values, "decision_model"], required=False
+    )
+    feedback_key = serializers.CharField(required=False, max_length=1000)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        entities = [name for name in ("evaluator_id", "session_id", "dataset_id") if name in attrs]
+        if len(entities) + ("group_by" in attrs) != 1:
+            raise Invalid(
+                "Send exactly one of `group_by`, `evaluator_id`, `session_id` and `dataset_id`."
+            )
+        for name in ("resource_id", "type", "feedback_key"):
+            if attrs.get(name) and entities:
+                raise Invalid(f"`{name}` needs `group_by`.", [{"field": name}])
+        return attrs
 
 
 class DeletionSerializer(serializers.Serializer[Any]):

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator
 from typing import Any
 from uuid import UUID
 
 from django.db.models import Max, Q
+from django.http.response import HttpResponseBase
 from drf_spectacular.utils import extend_schema
 from rest_framework.response import Response
 
-from apps.core.api import ApiRequest, WorkspaceAPIView, validate
+from apps.core.api import ApiRequest, validate
 from apps.core.errors import Invalid
+from apps.core.http.loop_response import LoopResponse
+from apps.core.json import dumps
 from apps.datasets.api.request_schema import request_schema
+from apps.evaluators.api.base import EvaluatorAPIView, rules_json
 from apps.evaluators.api.parameters import (
     BulkDeletionSerializer,
     DeletionSerializer,
@@ -20,34 +24,31 @@ from apps.evaluators.api.parameters import (
     LogPageSerializer,
     RuleListSerializer,
 )
-from apps.evaluators.models import Evaluation, EvaluatorRule
-from apps.evaluators.services import evaluators, reruns, rules, spend
+from apps.evaluators.models import Evaluation, EvaluatorRule, RuleBackfill
+from apps.evaluators.services import backfills, evaluators, reruns, rules, trials
 from apps.evaluators.services.rules import CREATE_PERMISSIONS
+from apps.evaluators.services.trials import PreparedTrial
 from apps.evaluators.wire import (
+    BackfillBody,
     EvaluateExperimentBody,
     EvaluatorBody,
     EvaluatorChanges,
     RuleBody,
     RuleChanges,
+    RuleTrialBody,
     TriggerBody,
+    backfill_detail_json,
     decode_evaluator,
     decode_rule,
     evaluator_json,
     last_applied_json,
     log_json,
-    rule_json,
+    rule_trial_json,
 )
 from apps.organizations.permissions import Permission
 from apps.playground.setting import decode
 
 MAX_RULES_PER_TRIGGER = 100
-
-
-class EvaluatorAPIView(WorkspaceAPIView):
-    required_permission = {
-        "GET": Permission.EVALUATORS_READ,
-        "*": Permission.EVALUATORS_WRITE,
-    }
 
 
 class EvaluatorsView(EvaluatorAPIView):
@@ -148,7 +149,9 @@ class EvaluatorRulesView(EvaluatorAPIView):
             rows = rows.filter(pk__in=params["id"])
         if "type" in params:
             rows = rows.filter(project__isnull=params["type"] == "dataset")
-        return Response(rules_json(list(rows.newest_first())))
+        return Response(
+            rules_json(list(rows.newest_first()), with_progress=params["include_backfill_progress"])
+        )
 
     @extend_schema(request=request_schema(RuleBody), responses=dict)
     def post(self, request: ApiRequest) -> Response:
@@ -160,14 +163,53 @@ class EvaluatorRulesView(EvaluatorAPIView):
         return Response(rules_json([rule])[0])
 
 
-def rules_json(rows: Sequence[EvaluatorRule]) -> list[dict[str, Any]]:
-    """The rules with their calls and dollars of the week."""
-    spent = spend.spent_in_week(rows)
-    return [
-        rule_json(rule)
-        | {"spend_usd": spent[rule.pk].cost, "trace_count": spent[rule.pk].call_count}
-        for rule in rows
-    ]
+class ValidateRuleView(EvaluatorAPIView):
+    @extend_schema(request=request_schema(RuleTrialBody), responses=list[dict[str, Any]])
+    def post(self, request: ApiRequest) -> HttpResponseBase:
+        """Ask the judge of a rule about the given values, without saving the rule."""
+        for permission in (*CREATE_PERMISSIONS, Permission.PROMPTS_WRITE):
+            request.auth.require(permission)
+        body = decode_rule(request.body, RuleTrialBody)
+        trial = trials.prepare_rule_trial(caller=request.auth, body=body)
+        return LoopResponse(_try_judge(trial), content_type="application/json")
+
+
+async def _try_judge(trial: PreparedTrial) -> AsyncGenerator[bytes, None]:
+    result = await trials.make_trial(trial)
+    yield dumps([rule_trial_json(trial.values, result.scores, result.judge_run_id)])
+
+
+class RuleBackfillView(EvaluatorAPIView):
+    @extend_schema(responses=dict)
+    def get(self, request: ApiRequest, evaluator_rule_id: UUID) -> Response:
+        """Return the last backfill of the rule with its progress."""
+        rule = rules.get_rule(self.workspace_id, evaluator_rule_id)
+        return Response(_backfill_json(backfills.get_last(rule)))
+
+    @extend_schema(request=request_schema(BackfillBody), responses={202: dict})
+    def post(self, request: ApiRequest, evaluator_rule_id: UUID) -> Response:
+        """Apply the rule to the runs that started in a range of time."""
+        rule = rules.get_rule(self.workspace_id, evaluator_rule_id)
+        for permission in CREATE_PERMISSIONS:
+            request.auth.require(permission)
+        body = decode(request.body, BackfillBody)
+        backfill = backfills.start(
+            caller=request.auth,
+            rule=rule,
+            started_from=body.start_time,
+            started_until=body.end_time,
+        )
+        return Response(_backfill_json(backfill), status=202)
+
+    @extend_schema(responses=dict)
+    def delete(self, request: ApiRequest, evaluator_rule_id: UUID) -> Response:
+        """Cancel the last backfill, with its evaluations that wait."""
+        rule = rules.get_rule(self.workspace_id, evaluator_rule_id)
+        return Response(_backfill_json(backfills.cancel(rule=rule)))
+
+
+def _backfill_json(backfill: RuleBackfill) -> dict[str, Any]:
+    return backfill_detail_json(backfill, backfills.count_waiting(backfill))
 
 
 class EvaluatorRuleView(EvaluatorAPIView):

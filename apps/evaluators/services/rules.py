@@ -20,7 +20,7 @@ from apps.evaluators import dispatch, errors
 from apps.evaluators.errors import BadEvaluatorRule
 from apps.evaluators.models import Evaluation, Evaluator, EvaluatorRule, EvaluatorType
 from apps.evaluators.querysets import EvaluatorRuleQuerySet
-from apps.evaluators.services import evaluators
+from apps.evaluators.services import backfills, evaluators
 from apps.evaluators.services.traces import PROJECT_NAME
 from apps.evaluators.wire import RuleBody, RuleChanges, SpendLimitBody
 from apps.experiment_jobs.evaluator_choice import EvaluatorChoice
@@ -66,10 +66,28 @@ def list_choices(dataset: Dataset) -> list[EvaluatorChoice]:
 
 @transaction.atomic
 def create_rule(*, caller: Caller, body: RuleBody) -> EvaluatorRule:
-    """Create a rule, and its evaluator unless it names one.
+    """Create a rule, its evaluator unless it names one, and its backfill if it asks for one.
 
     Raises `BadEvaluatorRule`, `BadEvaluator`, `TooManyEvaluators`, `EvaluatorNotFound`,
     `FilterError`, and `NotFound` for a foreign project or dataset.
+    """
+    rule = build_rule(caller, body)
+    evaluators.lock_evaluators(caller.workspace_id)
+    if EvaluatorRule.objects.for_workspace(caller.workspace_id).count() >= MAX_RULES:
+        raise errors.TooManyEvaluators(f"A workspace has at most {MAX_RULES} rules.")
+    if body.evaluator_id is None:
+        evaluators.save_new(rule.evaluator)
+    rule.save(force_insert=True)
+    _record(Action.EVALUATOR_RULE_CREATED, rule, after=_audit_values(rule))
+    if body.backfill_from is not None:
+        backfills.start(caller=caller, rule=rule, started_from=body.backfill_from)
+    return rule
+
+
+def build_rule(caller: Caller, body: RuleBody) -> EvaluatorRule:
+    """Return a checked rule with its evaluator, both unsaved unless the body names an evaluator.
+
+    Raises as `create_rule`.
     """
     rule = EvaluatorRule(
         workspace_id=caller.workspace_id,
@@ -83,9 +101,6 @@ def create_rule(*, caller: Caller, body: RuleBody) -> EvaluatorRule:
     )
     _set_scope(caller, rule, body)
     _check(rule)
-    evaluators.lock_evaluators(caller.workspace_id)
-    if EvaluatorRule.objects.for_workspace(caller.workspace_id).count() >= MAX_RULES:
-        raise errors.TooManyEvaluators(f"A workspace has at most {MAX_RULES} rules.")
     given = (body.evaluator_id is not None, bool(body.evaluators), bool(body.code_evaluators))
     if sum(given) != 1:
         raise BadEvaluatorRule(
@@ -94,16 +109,12 @@ def create_rule(*, caller: Caller, body: RuleBody) -> EvaluatorRule:
     if body.evaluator_id is not None:
         rule.evaluator = evaluators.get_evaluator(caller.workspace_id, body.evaluator_id)
     else:
-        evaluator = evaluators.new_evaluator(caller, body.display_name)
-        evaluator.is_part_of_rule = True
+        rule.evaluator = evaluators.new_evaluator(caller, body.display_name)
+        rule.evaluator.is_part_of_rule = True
         if body.code_evaluators:
-            evaluator.type = EvaluatorType.CODE
-        _apply_evaluator(caller, evaluator, body)
-        evaluators.save_new(evaluator)
-        rule.evaluator = evaluator
+            rule.evaluator.type = EvaluatorType.CODE
+        _apply_evaluator(caller, rule.evaluator, body)
     _check_limit(rule)
-    rule.save(force_insert=True)
-    _record(Action.EVALUATOR_RULE_CREATED, rule, after=_audit_values(rule))
     return rule
 
 
@@ -214,7 +225,18 @@ def update_rule(*, caller: Caller, rule: EvaluatorRule, changes: RuleChanges) ->
         _evaluations(rule).unfinished().delete()
     rule.save()
     _record(Action.EVALUATOR_RULE_UPDATED, rule, before=before, after=_audit_values(rule))
+    _change_backfill(caller, rule, changes)
     return rule
+
+
+def _change_backfill(caller: Caller, rule: EvaluatorRule, changes: RuleChanges) -> None:
+    """Start a backfill; clients that send back what they read start none."""
+    started_from = changes.backfill_from
+    if started_from is msgspec.UNSET or started_from is None:
+        return
+    last = backfills.find_last([rule]).get(rule.pk)
+    if last is None or last.started_from != backfills.as_utc(started_from):
+        backfills.start(caller=caller, rule=rule, started_from=started_from)
 
 
 def _check_scope_unchanged(rule: EvaluatorRule, changes: RuleChanges) -> None:

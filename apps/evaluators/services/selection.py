@@ -116,12 +116,15 @@ def enqueue(
     pairs: Iterable[tuple[EvaluatorRule, EvaluatedRun]],
     *,
     due_at: datetime | None = None,
+    backfill_id: UUID | None = None,
 ) -> None:
     """Enqueue evaluations, in the caller's transaction; those that exist stay as they are.
 
     Without `due_at`, a rule waits for the rest of the trace if it may depend on it.
     """
     evaluations = _build(workspace_id, pairs, due_at)
+    for evaluation in evaluations:
+        evaluation.backfill_id = backfill_id
     Evaluation.objects.for_workspace(workspace_id).bulk_create(evaluations, ignore_conflicts=True)
 
 

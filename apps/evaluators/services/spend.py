@@ -69,6 +69,10 @@ def count_call(rule: EvaluatorRule) -> str:
     return ""
 
 
+def calls_of_today(rule: EvaluatorRule) -> int:
+    return _rows_of(rule).filter(day=today()).values_list("call_count", flat=True).first() or 0
+
+
 def return_call(rule: EvaluatorRule) -> None:
     """Take back the count of a call that was not made."""
     rows = _rows_of(rule).filter(day=today(), call_count__gt=0)

@@ -48,11 +48,18 @@ def matches(rule: EvaluatorRule, run: RunDetail) -> bool:
         project_ids=[run.row.project_id],
         run_ids=[run.row.id],
         is_root=True,
-        where=_parse(rule.filter),
-        where_root=_parse(rule.trace_filter),
-        where_any=_parse(rule.tree_filter),
+        **filters_of(rule),
     )
     return bool(run_store.query(run.row.workspace_id, query, limit=1).runs)
+
+
+def filters_of(rule: EvaluatorRule) -> dict[str, Any]:
+    """The conditions of the rule, as options of `RunQuery`."""
+    return {
+        "where": _parse(rule.filter),
+        "where_root": _parse(rule.trace_filter),
+        "where_any": _parse(rule.tree_filter),
+    }
 
 
 def _parse(text: str) -> filters.Expression | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 from uuid import UUID
 
 from django.utils import timezone
@@ -11,12 +12,15 @@ from django.utils import timezone
 from apps.core.callers import Caller
 from apps.core.sync_bridge import in_thread
 from apps.datasets.models import Dataset
+from apps.evaluators import variables
+from apps.evaluators.errors import BadEvaluatorRule
 from apps.evaluators.judge import Judge, resolve
+from apps.evaluators.models import Evaluator
 from apps.evaluators.scoring import Score, read_scores
-from apps.evaluators.services import evaluators, subjects, traces
+from apps.evaluators.services import evaluators, rules, subjects, traces
 from apps.evaluators.services.subjects import TrialSubject
 from apps.evaluators.variables import RUN_FIELDS, Subject
-from apps.evaluators.wire import StructuredBody
+from apps.evaluators.wire import RuleTrialBody, StructuredBody
 from apps.playground.services.call_records import CallRecord
 from apps.playground.services.completion import complete_recorded
 from apps.playground.services.streaming import ColumnCall
@@ -33,6 +37,8 @@ class PreparedTrial:
     judge: Judge
     column: ColumnCall = field(repr=False)
     subject_name: str
+    values: Mapping[str, Any] = field(repr=False)
+    """Of the variables of the prompt."""
 
     @property
     def messages(self) -> Sequence[ChatMessage]:
@@ -60,9 +66,32 @@ def prepare_trial(
     """
     evaluator = evaluators.new_evaluator(caller, name)
     evaluators.apply_structured(caller, evaluator, body)
-    judge = resolve(evaluator)
     subject = subjects.find(caller, dataset, project, run_id)
-    chat = judge.build_chat(_read_subject(subject))
+    return _prepare(caller, evaluator, _read_subject(subject), subject.name)
+
+
+def prepare_rule_trial(*, caller: Caller, body: RuleTrialBody) -> PreparedTrial:
+    """Prepare a call of the judge of a rule that is not saved, for the values of the body.
+
+    Raises as `prepare_trial`, and `BadEvaluatorRule`.
+    """
+    evaluator = rules.build_rule(caller, body).evaluator
+    if evaluator.is_code:
+        raise BadEvaluatorRule("`code_evaluators`: only judges are tried here.")
+    subject = Subject(
+        inputs=body.test_inputs,
+        outputs=body.test_outputs,
+        reference=body.test_reference_outputs,
+        run=dict.fromkeys(RUN_FIELDS),
+    )
+    return _prepare(caller, evaluator, subject, "the given values")
+
+
+def _prepare(
+    caller: Caller, evaluator: Evaluator, subject: Subject, subject_name: str
+) -> PreparedTrial:
+    judge = resolve(evaluator)
+    chat = judge.build_chat(subject)
     call = prepare_call(
         workspace_id=caller.workspace_id, organization_id=caller.organization_id, chat=chat
     )
@@ -76,7 +105,8 @@ def prepare_trial(
         metadata={"evaluator_trial": True},
         project_id=traces.judges_project(caller.workspace_id).pk,
     )
-    return PreparedTrial(judge, ColumnCall(record, call), subject.name)
+    values = variables.read_values(judge.mapping, subject)
+    return PreparedTrial(judge, ColumnCall(record, call), subject_name, values)
 
 
 async def make_trial(trial: PreparedTrial) -> TrialResult:
