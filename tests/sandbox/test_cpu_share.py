@@ -300,7 +300,7 @@ class TestFakeHierarchies:
         assert folder is not None
         assert folder.parent == mount
         assert (folder / "cpu.weight").read_text() == "50"
-        assert (mount / f"slipway-builds-{os.getpid()}" / "cpu.weight").read_text() == "12"
+        assert (mount / f"slipway-builds-{os.getpid()}" / "cpu.weight").read_text() == "25"
         assert (mount / "cgroup.subtree_control").read_text() == "+cpu"
         assert (folder / "cgroup.subtree_control").read_text() == "+cpu"
         assert not (mount / "slipway-platform").exists()
