@@ -461,15 +461,16 @@ async def _to_result(call: McpCall, end: Event) -> JSONObject:
     if response is None:
         response = await in_thread(results.wait_result, call.scope, call.run_id)
     output = loads_exact(response)
-    if not isinstance(output, dict) or "__interrupt__" not in output:
+    interrupts = output.get("__interrupt__") if isinstance(output, dict) else None
+    if not interrupts:
         return to_call_result(output, call.tool, has_links=call.message.has_links)
     if not call.message.is_stateless and not call.capabilities:
-        values = [interrupt.get("value") for interrupt in output["__interrupt__"]]
+        values = [interrupt.get("value") for interrupt in interrupts]
         return failure(
             "The assistant asks for input, and the client does not offer elicitation. Run it on a"
             f" thread, or use A2A. It asks: {dumps_text(values)}"
         )
-    selection = questions.select(to_questions(output["__interrupt__"]), call.capabilities)
+    selection = questions.select(to_questions(interrupts), call.capabilities)
     assert call.thread_id is not None  # noqa: S101 - every call whose client answers has one
     state = CallState(call.tool.name, call.thread_id, call.run_id)
     return _input_required(call.admission, state, selection)
