@@ -923,6 +923,15 @@ async def test_a_client_without_the_capability_learns_which_one_is_required(call
     assert "Which city?" in error["message"]
 
 
+async def test_an_empty_list_of_interrupts_asks_nothing(call, worker):
+    body, headers = stateless("tools/call", name="agent")
+    async with call.open("POST", "/mcp", body, **headers) as client:
+        await worker.end(await worker.claim_run(), result={"a": 1, "__interrupt__": []})
+        answer = await client.wait_for_end()
+
+    assert (answer.status, answer.json()["result"]["isError"]) == (200, False)
+
+
 # Requests that graphs name
 
 SAMPLE = {
