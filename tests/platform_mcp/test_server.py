@@ -23,7 +23,9 @@ PUBLIC = {
     "read_dataset", "read_example", "create_dataset", "update_examples", "run_experiment",
     "fetch_trace", "get_project_runs_stats",
 }  # fmt: skip
-CHANGING = {"push_prompt", "create_dataset", "update_examples", "run_experiment"}
+CHANGING = {
+    "push_prompt", "create_dataset", "update_examples", "run_experiment", "evaluate_experiment",
+}  # fmt: skip
 
 
 @pytest.fixture

@@ -41,6 +41,11 @@ def calls(values):
         ("run_experiment", {"dataset_id": ids["dataset_id"], "deployment": SENTINEL}),
         ("run_experiment", {"dataset_id": ids["dataset_id"], "deployment": ids["deployment_id"]}),
         ("get_experiment_job", {"job_id": ids["job_id"]}),
+        ("list_evaluators", {}),
+        ("list_evaluators", {"dataset_id": ids["dataset_id"]}),
+        ("get_evaluator_logs", {"rule_id": ids["evaluator_rule_id"]}),
+        ("evaluate_experiment", {"experiment_id": ids["experiment_id"]}),
+        ("evaluate_experiment", {"experiment_name": SENTINEL}),
         ("list_prompts", {"limit": 100}),
         ("get_prompt_by_name", {"prompt_name": SENTINEL}),
         ("get_prompt_by_name", {"prompt_name": f"{SENTINEL}/{SENTINEL}"}),
@@ -70,7 +75,9 @@ def test_another_workspace_is_never_found(connect, workspace):
             text = text.replace(sent, "") if result["isError"] else text
         if SENTINEL in text:
             leaks.append(f"{name} {arguments}: {text[:300]}")
-        changes = name in {"run_experiment", "update_examples", "push_prompt"}
+        changes = name in {
+            "run_experiment", "update_examples", "push_prompt", "evaluate_experiment",
+        }  # fmt: skip
         if not changes and SENTINEL in dumps_text(owner.result(name, **arguments)):
             found_by_owner.add(name)
 
@@ -81,5 +88,5 @@ def test_another_workspace_is_never_found(connect, workspace):
         "list_projects", "fetch_runs", "read_run", "fetch_trace",
         "list_datasets", "read_dataset", "list_examples", "read_example", "list_experiments",
         "list_prompts", "get_prompt_by_name", "list_deployments", "get_deployment",
-        "get_deployment_logs",
+        "get_deployment_logs", "list_evaluators", "get_evaluator_logs",
     }  # fmt: skip

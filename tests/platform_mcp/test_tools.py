@@ -10,9 +10,12 @@ from apps.api_keys.services import issue_key
 from apps.audit.models import Entry
 from apps.core.ids import uuid7
 from apps.core.json import dumps_text
+from apps.evaluators.models import Evaluation
 from apps.experiment_jobs.models import ExperimentJob
 from apps.platform_mcp.pages import MAX_CHARS
 from apps.prompts.models import Commit
+from apps.trace_store.postgres.postprocess.processor import process_all
+from apps.tracing.services import create_project
 from apps.usage.models import UsageDay
 from tests.factories.api_keys import api_key_row, key_for
 from tests.factories.datasets import make_dataset
@@ -20,6 +23,9 @@ from tests.factories.deployments import LogLineFactory
 from tests.factories.organizations import WorkspaceFactory
 from tests.factories.prompts import create_prompt, model_manifest
 from tests.factories.tracing import ingest, wire_run
+from tests.tracing.conftest import make_api
+
+__all__ = ["make_api"]
 
 pytestmark = pytest.mark.django_db
 
@@ -196,6 +202,46 @@ def test_an_experiment_is_run_on_a_deployment(mcp, workspace, agent):
     assert ExperimentJob.unscoped.get().deployment_id == agent.pk
     text = mcp.failure("run_experiment", dataset_name="questions", deployment="missing")
     assert text == "There is no deployment 'missing'."
+
+
+# Evaluators
+
+
+@pytest.fixture
+def scored(workspace, make_api):
+    """A rule with a function that failed for the row of an experiment; returns its id."""
+    dataset = make_dataset(workspace, {"q": 1}, name="questions")
+    create_project(workspace_id=workspace.pk, name="try-1", reference_dataset_id=dataset.pk)
+    function = {"code": "def perform_eval(run): return run['nothing']", "language": "python"}
+    body = {"display_name": "Exact", "dataset_id": str(dataset.pk), "code_evaluators": [function]}
+    rule = make_api(workspace).post("/runs/rules", body).json()
+    ingest(workspace, wire_run(session_name="try-1"))
+    process_all()
+    Evaluation.unscoped.update(status="failed", error="KeyError: 'nothing'", attempt=1)
+    return rule["id"]
+
+
+def test_evaluators_are_listed_and_run_on_an_experiment(mcp, scored):
+    listed = mcp.call("list_evaluators", dataset_name="questions")
+    logs = mcp.call("get_evaluator_logs", rule_id=scored, status="failed")["logs"]
+
+    assert listed["total_count"] == 1
+    [rule] = listed["evaluators"]
+    assert (rule["rule_id"], rule["display_name"], rule["evaluator_type"]) == (
+        scored,
+        "Exact",
+        "code",
+    )
+    assert [(entry["status"], entry["error"]) for entry in logs] == [
+        ("failed", "KeyError: 'nothing'")
+    ]
+    result = mcp.call("evaluate_experiment", experiment_name="try-1", only_failed="true")
+    assert result == {"evaluation_count": 1}
+    assert Evaluation.unscoped.get().status == "pending"
+    assert mcp.call("evaluate_experiment", experiment_name="try-1", rule_ids=scored)
+    assert "by id or by name" in mcp.failure("evaluate_experiment")
+    assert mcp.failure("get_evaluator_logs", rule_id=str(uuid7()))
+    assert mcp.call("list_evaluators", project_name="try-1")["total_count"] == 0
 
 
 # Prompts
