@@ -76,7 +76,7 @@ def test_agents_and_builds_have_smaller_weights_than_the_platform(cpu_group):
     builds = agents.with_name(f"slipway-builds-{os.getpid()}")
 
     assert int((agents / name).read_text()) == default // 2
-    assert int((builds / name).read_text()) == default // 8
+    assert int((builds / name).read_text()) == default // 4
     assert int((owner / name).read_text()) == default
     assert int((group / name).read_text()) == default
 

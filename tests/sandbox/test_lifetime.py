@@ -84,6 +84,18 @@ def test_kill_ends_the_process_tree_and_can_be_repeated(folders):
     assert process.stopped_because is None
 
 
+def test_kill_at_the_start_leaves_no_process(folders):
+    started = []
+    for _ in range(10):
+        with folders.start("input()", stdin=subprocess.PIPE) as process:
+            while not (children := usage.children(process.pid)):
+                assert process.poll() is None
+            started += children
+            process.kill()
+
+    assert wait_until_gone(started) == []
+
+
 def test_the_process_tree_ends_with_its_command(folders):
     with folders.start(
         EXITING_PROCESS_TREE, stdin=subprocess.PIPE, stdout=subprocess.PIPE

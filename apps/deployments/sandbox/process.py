@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
+import os
 import subprocess
 from pathlib import Path
+from signal import SIGKILL
 from types import TracebackType
 from typing import IO, Any, Self
 
@@ -95,9 +98,15 @@ class SandboxedProcess:
 
     def kill(self, exceeded: ExceededLimit | None = None) -> None:
         """Kill the process tree. Safe to repeat, also after it ended."""
-        if self.exceeded is None and self._popen.poll() is None:
+        is_running = self._popen.poll() is None
+        if self.exceeded is None and is_running:
             self.exceeded = exceeded
+        # At first, bubblewrap's child waits for it and does not yet end with it.
+        children = usage.children(self.pid) if is_running and self._ends_on == SIGKILL else []
         self._popen.send_signal(self._ends_on)
+        for pid in children:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, SIGKILL)
 
     def memory(self) -> int:
         """Return the memory of the tree in bytes, each shared page counted once."""

@@ -28,6 +28,15 @@ class ProcessUsage(NamedTuple):
     """Each session with one of its processes."""
 
 
+def children(pid: int) -> list[int]:
+    """Return the children of the process's first thread, from the kernel's list."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", "rb") as listing:
+            return [int(child) for child in listing.read().split()]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
 def process_tree(root: int) -> list[int]:
     """Return the process and its descendants, from the kernel's lists of children."""
     result, waiting = [], [root]
