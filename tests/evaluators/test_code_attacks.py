@@ -261,7 +261,7 @@ def test_result_of_100_mb_is_refused(run):
         ("os.kill(os.getpid(), 9)", "ended its process, with status 137"),
         ("sys.exit(3)", "SystemExit: 3"),
         ("os.abort()", "ended its process, with status 134"),
-        ("os.closerange(3, 64)", "ended its process, with status 1"),
+        ("os.closerange(3, 4096)", "ended its process, with status 1"),
     ],
 )
 def test_code_that_ends_its_process_fails_alone(run, exit_call, text):
