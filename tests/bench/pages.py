@@ -35,6 +35,7 @@ STEPS = 500
 """Each has four runs."""
 LARGE_INPUT = "A line of a long report.\n" * 14_700
 
+HAS_PAINTED = "() => performance.getEntriesByName('first-contentful-paint').length > 0"
 FIRST_PAINT = "() => performance.getEntriesByName('first-contentful-paint')[0].startTime"
 SCRIPT_BYTES = """
 () => performance.getEntriesByType('resource')
@@ -185,7 +186,8 @@ def measure_transcript(page: Page, name: str, path: str, rounds: int) -> None:
     paints, first_bytes = [], []
     for number in range(rounds + 1):
         page.goto(path, wait_until="load")
-        page.wait_for_function("performance.getEntriesByName('first-contentful-paint').length")
+        while not page.evaluate(HAS_PAINTED):  # the page's policy forbids what waits in the page
+            page.wait_for_timeout(20)
         if number:
             paints.append(page.evaluate(FIRST_PAINT))
             first_bytes.append(page.evaluate(FIRST_BYTE))
