@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any, Self
 
@@ -26,7 +27,7 @@ class Fragment(bytes):
     """Encoded JSON, which `dumps` embeds unchanged."""
 
 
-class LazyFragment:
+class LazyFragment(ABC):
     """Encoded JSON that is loaded when it is encoded, because many of them take much memory."""
 
     __slots__ = ()
@@ -35,8 +36,9 @@ class LazyFragment:
         _thread.has_made_lazy = True
         return super().__new__(cls)
 
+    @abstractmethod
     def load(self) -> bytes:
-        raise NotImplementedError
+        """Return the encoded JSON."""
 
 
 def dumps(value: Any) -> bytes:

@@ -16,7 +16,7 @@ PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n").decode()
 WAV = base64.b64encode(b"RIFF....WAVE").decode()
 
 
-def said(*blocks: Any) -> dict[str, Any]:
+def answer_with(*blocks: Any) -> dict[str, Any]:
     user = {"type": "human", "content": [{"type": "image", "base64": PNG}]}
     return {"messages": [user, {"type": "ai", "content": list(blocks)}]}
 
@@ -120,11 +120,11 @@ def encoded(text: str) -> str:
     ],
 )
 def test_media_of_all_formats_are_content_blocks(block, expected):
-    assert to_content(said(block), has_links=True) == [expected]
+    assert to_content(answer_with(block), has_links=True) == [expected]
 
 
 def test_content_has_the_order_of_the_message_and_nothing_else_of_it():
-    output = said(
+    output = answer_with(
         {"type": "reasoning", "reasoning": "thinking"},
         {"type": "text", "text": "Before"},
         {"type": "image", "base64": PNG, "mime_type": "image/png"},
@@ -147,11 +147,11 @@ def test_content_has_the_order_of_the_message_and_nothing_else_of_it():
     "output",
     [
         {"answer": 42},
-        said({"type": "text", "text": "Hello"}),
-        said({"type": "file", "file_id": "file-7"}),
+        answer_with({"type": "text", "text": "Hello"}),
+        answer_with({"type": "file", "file_id": "file-7"}),
         {"messages": "none"},
         # Only what the agent said since the user's message is its answer.
-        {"messages": [*said({"type": "image", "base64": PNG})["messages"], {"type": "user",
+        {"messages": [*answer_with({"type": "image", "base64": PNG})["messages"], {"type": "user",
          "content": "?"}]},
     ],
 )  # fmt: skip
@@ -166,7 +166,7 @@ def test_early_clients_get_links_as_text_and_audio_as_a_resource():
     link = {"type": "file", "url": "https://x.example/a.pdf"}
     audio = {"type": "audio", "base64": WAV, "mime_type": "audio/wav"}
 
-    blocks = to_content(said(link, audio), has_links=False)
+    blocks = to_content(answer_with(link, audio), has_links=False)
 
     assert blocks[0] == {"type": "text", "text": "https://x.example/a.pdf"}
     assert (blocks[1]["type"], blocks[1]["resource"]["blob"]) == ("resource", WAV)
@@ -176,7 +176,9 @@ def test_media_beyond_the_limit_are_named(monkeypatch):
     block = {"type": "image", "base64": "iVBO" + "R" * 400, "mime_type": "image/png"}
     monkeypatch.setattr(content, "MAX_MEDIA_BYTES", 900)
 
-    blocks = to_content(said(block, block, block, {"type": "text", "text": "x"}), has_links=True)
+    blocks = to_content(
+        answer_with(block, block, block, {"type": "text", "text": "x"}), has_links=True
+    )
 
     assert [one["type"] for one in blocks] == ["image", "image", "text", "text"]
     assert blocks[2]["text"] == "[image] is left out: it has 303 bytes."
@@ -184,7 +186,7 @@ def test_media_beyond_the_limit_are_named(monkeypatch):
 
 @pytest.mark.parametrize(("version", "kind"), [("2025-06-18", "audio"), ("2025-03-26", "resource")])
 async def test_a_call_answers_with_the_media_of_the_last_message(call, worker, version, kind):
-    output = said({"type": "audio", "base64": WAV, "mime_type": "audio/wav"})
+    output = answer_with({"type": "audio", "base64": WAV, "mime_type": "audio/wav"})
     body = request("tools/call", {"name": "agent"})
 
     async with call.open("POST", "/mcp", body, **{"Mcp-Protocol-Version": version}) as client:
