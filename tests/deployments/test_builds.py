@@ -65,6 +65,25 @@ def revision_folder(revision):
     return RevisionDir.for_attempt(revision.pk, revision.attempt, ORGANIZATION_NUMBER).folder
 
 
+def test_project_may_be_beside_the_folder_of_its_langgraph_json(deployment, repository):
+    """Its graphs and its requirements file are then named by paths that lead out of the folder."""
+    config = {"dependencies": ["../requirements.txt"], "graphs": {"shout": "../agent.py:graph"}}
+    repository.commit(
+        {
+            "deploy/langgraph.json": json.dumps(config),
+            "requirements.txt": "six",
+            "agent.py": f"import helper, six{GRAPH}",
+            "helper.py": "",
+        }
+    )
+    Deployment.unscoped.filter(pk=deployment.pk).update(config_path="deploy/langgraph.json")
+
+    revision = build_revision(deployment)
+
+    assert (revision.status, revision.failure) == ("DEPLOYED", "")
+    assert " + six==" in read_log(revision)
+
+
 @pytest.mark.django_db(transaction=True)
 def test_agent_is_built_activated_kept_after_a_failure_and_redeployed(
     deployment, repository, monkeypatch

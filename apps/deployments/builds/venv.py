@@ -172,6 +172,8 @@ def _requirement_arguments(context: BuildContext, project: ProjectConfig) -> lis
         ):
             arguments += ["--requirement", f"{full}/requirements.txt"]
         # Other folders need no installation: the graph host has them on sys.path.
+    for file in project.requirement_files:
+        arguments += ["--requirement", str(context.directory.source / project.resolve(file))]
     return [*arguments, *project.packages]
 
 
