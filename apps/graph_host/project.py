@@ -121,9 +121,9 @@ class AgentProject:
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt):
                 raise
+            message = f"{type(error).__name__}: {error}\n{_format_traceback(error)}"
             raise ProjectError(
-                f"{source} (`{text}`) could not be imported: {type(error).__name__}: {error}\n"
-                f"{_format_traceback(error, self.folder)}"
+                f"{source} (`{text}`) could not be imported: {_with_relative_paths(message, self)}"
             ) from error
         value: Any = module
         for part in target.name.split("."):
@@ -221,11 +221,15 @@ def _add_to_path(folder: Path, *, last: bool = False) -> None:
         sys.path.insert(0, text)
 
 
-def _format_traceback(error: BaseException, root: Path) -> str:
-    """Return the end of a traceback, without frames of this program and of the import system.
+def _with_relative_paths(text: str, project: AgentProject) -> str:
+    """Return the text with paths that are relative to the project and the environment."""
+    for folder in (project.folder, project.root, Path(sys.prefix)):
+        text = text.replace(f"{folder}{os.sep}", "")
+    return text
 
-    Paths are relative to the repository and the environment.
-    """
+
+def _format_traceback(error: BaseException) -> str:
+    """Return the end of a traceback, without frames of this program and of the import system."""
     own_folder = str(Path(__file__).parent)
     import_system = importlib.__file__
     frames = [
@@ -235,5 +239,4 @@ def _format_traceback(error: BaseException, root: Path) -> str:
     ]
     lines = traceback.format_list(frames[-_TAIL_FRAMES:])
     lines += traceback.format_exception_only(error)
-    text = "".join(lines).rstrip()
-    return text.replace(f"{root}{os.sep}", "").replace(f"{sys.prefix}{os.sep}", "")
+    return "".join(lines).rstrip()

@@ -251,8 +251,10 @@ def test_a_langgraph_that_is_too_old_fails_the_build_by_name(deployment, reposit
 
     revision = build_revision(deployment)
 
-    assert revision.failure.startswith("The dependencies cannot be installed: ")
-    assert "langgraph>=0.4.10" in revision.failure
+    assert revision.failure.startswith(
+        "The dependencies cannot be installed: no versions satisfy both the project's requirements"
+        " and langgraph>=0.4.10, the minimum of this platform and of LangGraph's own server.\n"
+    )
 
 
 def test_a_graph_that_cannot_be_imported_fails_the_build(deployment, repository):
