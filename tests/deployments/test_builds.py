@@ -65,6 +65,25 @@ def revision_folder(revision):
     return RevisionDir.for_attempt(revision.pk, revision.attempt, ORGANIZATION_NUMBER).folder
 
 
+def test_project_may_be_beside_the_folder_of_its_langgraph_json(deployment, repository):
+    """Its graphs and its requirements file are then named by paths that lead out of the folder."""
+    config = {"dependencies": ["../requirements.txt"], "graphs": {"shout": "../agent.py:graph"}}
+    repository.commit(
+        {
+            "deploy/langgraph.json": json.dumps(config),
+            "requirements.txt": "six",
+            "agent.py": f"import helper, six{GRAPH}",
+            "helper.py": "",
+        }
+    )
+    Deployment.unscoped.filter(pk=deployment.pk).update(config_path="deploy/langgraph.json")
+
+    revision = build_revision(deployment)
+
+    assert (revision.status, revision.failure) == ("DEPLOYED", "")
+    assert " + six==" in read_log(revision)
+
+
 @pytest.mark.django_db(transaction=True)
 def test_agent_is_built_activated_kept_after_a_failure_and_redeployed(
     deployment, repository, monkeypatch
@@ -232,8 +251,10 @@ def test_a_langgraph_that_is_too_old_fails_the_build_by_name(deployment, reposit
 
     revision = build_revision(deployment)
 
-    assert revision.failure.startswith("The dependencies cannot be installed: ")
-    assert "langgraph>=0.4.10" in revision.failure
+    assert revision.failure.startswith(
+        "The dependencies cannot be installed: no versions satisfy both the project's requirements"
+        " and langgraph>=0.4.10, the minimum of this platform and of LangGraph's own server.\n"
+    )
 
 
 def test_a_graph_that_cannot_be_imported_fails_the_build(deployment, repository):

@@ -154,17 +154,9 @@ class Serde(ConfigSection):
 
 
 class Checkpointer(ConfigSection):
+    path: str | None = None
     ttl: CheckpointerTtl | None = None
     serde: Serde | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _reject_custom_path(cls, data: Any) -> Any:
-        if isinstance(data, dict) and data.get("path"):
-            raise ValueError("`path` is not supported: the platform always stores the state")
-        if isinstance(data, dict):
-            return {name: value for name, value in data.items() if name != "path"}
-        return data
 
 
 class WebhookUrl(ConfigSection):
