@@ -39,7 +39,7 @@ _MAX_PROBLEMS = 5
 MAX_CONCURRENT = 2
 """Parts of different organizations; the other threads of the worker are for other tasks."""
 _slots = threading.BoundedSemaphore(MAX_CONCURRENT)
-_running: set[UUID | None] = set()
+_running: set[UUID] = set()
 """The organizations whose part this process writes."""
 _claiming = threading.Lock()
 
@@ -68,13 +68,14 @@ def _claimed() -> Iterator[ExportPart | None]:
     """Lease a part of an organization of which this process writes no other."""
     with _claiming:
         part = _claim(timezone.now())
-        organization_id = None if part is None else part.workspace.organization_id
-        _running.add(organization_id)
+        if part is not None:
+            _running.add(part.workspace.organization_id)
     try:
         yield part
     finally:
-        with _claiming:
-            _running.discard(organization_id)
+        if part is not None:
+            with _claiming:
+                _running.discard(part.workspace.organization_id)
 
 
 @transaction.atomic
@@ -83,7 +84,7 @@ def _claim(now: datetime) -> ExportPart | None:
     parts = ExportPart.objects.across_workspaces(reason="the worker serves all workspaces")
     part = (
         parts.claimable(now)
-        .exclude(workspace__organization_id__in=_running - {None})
+        .exclude(workspace__organization_id__in=_running)
         .select_related("workspace")
         .order_by("created_at", "start_time")
         .select_for_update(skip_locked=True, no_key=True, of=("self",))
