@@ -1234,6 +1234,37 @@ def test_answers_that_nobody_asked_for_are_refused(post, request_id):
     assert response.json()["id"] == request_id
 
 
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"mcp_next_run": "x"},
+        {"mcp_next_run": {"a": 1}},
+        {"mcp_answers": 5},
+        {"mcp_answers": ["i1"]},
+        {"mcp_problem": {"a": 1}},
+        {"mcp_session": ["x"]},
+    ],
+)
+def test_metadata_of_a_client_that_looks_like_ours_is_no_server_error(post, asking_run, forged):
+    session = {"Mcp-Session-Id": begin_session(post, "elicitation")}
+    asked = asking_run(session)
+    AgentRun.unscoped.filter(pk=asked.pk).update(metadata={**asked.metadata, **forged})
+
+    response = post(respond(f"{asked.pk}:i1", accept("Rome")), **session)
+
+    assert response.status_code in {202, 400}
+
+
+@pytest.mark.parametrize("request_id", ["\0", {"a": "\0"}, ["\0"], 10**30, "x" * 100_000])
+def test_odd_ids_of_cancelled_requests_are_no_server_errors(post, request_id):
+    session = {"Mcp-Session-Id": begin_session(post)}
+    body = {"jsonrpc": "2.0", "method": "notifications/cancelled"}
+
+    response = post({**body, "params": {"requestId": request_id}}, **session)
+
+    assert response.status_code in {202, 400}
+
+
 async def test_an_answer_that_starts_no_run_ends_the_call(call, worker, monkeypatch):
     session = await begin_asking_session(call)
 
