@@ -28,6 +28,8 @@ from apps.core.ids import uuid7
 from apps.core.json import dumps, storable
 from apps.core.verbatim_json import searchable
 from apps.deployments.routes import Route
+from apps.usage import storage
+from apps.usage.models import StorageKind
 
 
 class ThreadRow(NamedTuple):
@@ -149,8 +151,10 @@ def insert(
 ) -> ThreadRow | None:
     """Insert the thread; return None if its id exists (by the unique constraint).
 
-    A `hidden` thread is invisible until its first edit; without an edit it is purged.
+    A `hidden` thread is invisible until its first edit; without an edit it is purged. Raises
+    `StorageFull`.
     """
+    storage.check(scope.route.workspace_id, StorageKind.THREADS)
     text = storable(dumps(metadata)).decode()
     minutes, strategy = resolve_ttl(scope.route, ttl)
     row = prepared_sql.fetch_row(
@@ -187,7 +191,8 @@ def _key(scope: Scope, thread_id: UUID) -> list[Any]:
 
 
 def update(scope: Scope, thread_id: UUID, changes: ThreadChanges) -> ThreadRow:
-    """Merge the changes into the thread's metadata; allowed during a run."""
+    """Merge the changes into the thread's metadata; allowed during a run. Raises `StorageFull`."""
+    storage.check(scope.route.workspace_id, StorageKind.THREADS)
     text = storable(dumps(changes.metadata)).decode()
     ttl = changes.ttl
     ttl_params = [ttl.ttl, ttl.strategy.value] if ttl is not None else [None, None]
