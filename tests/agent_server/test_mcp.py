@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 
+from apps.agent_server.auth import custom_auth
 from apps.agent_server.errors import QueueFull
 from apps.agent_server.mcp import resources
 from apps.agent_server.models import AgentRun, Assistant, Thread
@@ -1148,6 +1149,38 @@ async def test_a_client_with_a_session_is_asked_on_the_stream_of_its_call(call, 
     assert events[-1][1]["result"]["structuredContent"] == {"city": "Rome"}
     assert "resultType" not in events[-1][1]["result"]
     assert (await in_thread(Thread.unscoped.get, pk=run.thread_id)).temporary
+
+
+@pytest.fixture
+def user_call(agent, asgi_app, monkeypatch) -> Caller:
+    """A user of an agent whose own code lets users see their own threads, and all assistants."""
+    revision = agent.active_revision
+    revision.config = {"auth": {"path": "./auth.py:auth"}}
+    revision.facts = {"auth": {"rules": ["threads.*"]}}
+    revision.save()
+    routes.clear_cache()
+
+    async def answer(_: Any, auth_request: dict[str, Any]) -> dict[str, Any]:
+        user = {"identity": "tom", "permissions": []}
+        return {"user": user, "filters": {"owner": "tom"}, "value": auth_request.get("value")}
+
+    monkeypatch.setattr(custom_auth, "_call_auth_code", answer)
+    return Caller(agent.slug, Authorization="tom")
+
+
+async def test_the_agents_own_code_authorizes_the_run_with_the_answer(user_call, worker):
+    session = await begin_asking_session(user_call)
+    body = request("tools/call", {"name": "agent"})
+
+    async with user_call.open("POST", "/mcp", body, **session) as client:
+        await worker.end(await worker.claim_run(), **QUESTION)
+        await client.wait_until(lambda answer: answer.events)
+        [(_, asked, _)] = client.answer.events
+        await user_call("POST", "/mcp", respond(asked["id"], accept("Rome")), **session)
+        await worker.end(await worker.claim_run(), values={"city": "Rome"})
+        events = (await client.wait_for_end()).events
+
+    assert events[-1][1]["result"]["structuredContent"] == {"city": "Rome"}
 
 
 async def test_an_answer_outlives_a_lost_message(call, worker, monkeypatch):

@@ -6,7 +6,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from apps.core.instance import Instance
@@ -16,6 +16,7 @@ from apps.deployments.builds import build_context as build_contexts
 from apps.deployments.builds.build import build
 from apps.deployments.models import Deployment, LogLine, RevisionGraph
 from apps.deployments.services import build_turns, progress
+from apps.deployments.statuses import RevisionStatus
 from tests.deployments.repositories import CONFIG, GRAPH, WORKING
 from tests.factories.deployments import DeploymentFactory
 from tests.factories.organizations import WorkspaceFactory
@@ -444,6 +445,24 @@ def test_a_build_whose_deployment_is_deleted_stops(
     assert woken == [True]
     assert "failed" not in caplog.text
     assert not (data_folder / "revisions" / str(revision.pk)).exists()
+
+
+@pytest.mark.parametrize("error", [IntegrityError, KeyError])
+def test_an_error_of_the_platform_fails_the_build_at_once(
+    deployment, repository, monkeypatch, caplog, error
+):
+    repository.commit(WORKING)
+
+    def fail(_context):
+        raise error
+
+    monkeypatch.setattr(build_contexts.BuildContext, "tick", fail)
+
+    revision = build_revision(deployment)
+
+    assert revision.status == RevisionStatus.BUILD_FAILED
+    assert revision.failure.startswith("Internal error of the platform.")
+    assert f"build of revision {revision.pk} failed" in caplog.text
 
 
 def test_an_interrupted_build_stops(deployment, repository, monkeypatch):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.db import OperationalError, connections, transaction
 from django.utils import timezone
 
 from apps.evaluators.code.process import CodeReply
@@ -182,6 +184,67 @@ def test_backlog_of_a_rule_is_bounded(api, rule, earlier, monkeypatch):
         backfills.advance()
 
     assert evaluated() == set(earlier[2:])
+
+
+def test_backfills_that_wait_keep_no_other_from_its_turn(api, rule, earlier, monkeypatch):
+    monkeypatch.setattr(backfills, "MAX_STEPS", 1)
+    busy = rule(max_calls_per_day=1, backfill_from=DAY.isoformat())
+    row = EvaluatorRule.unscoped.get(pk=busy["id"])
+    spend.count_call(row)
+    other = rule(backfill_from=DAY.isoformat())
+
+    for _ in range(60):
+        backfills.advance()
+
+    assert evaluated() == set(earlier)
+    statuses = {
+        str(item.rule_id): item.status for item in RuleBackfill.unscoped.select_related("rule")
+    }
+    assert statuses == {busy["id"]: "running", other["id"]: "completed"}
+
+
+def test_backfill_that_fails_keeps_no_other_from_its_turn(api, rule, earlier, monkeypatch, caplog):
+    broken = rule(backfill_from=DAY.isoformat())
+    read_page = backfills._read_page
+
+    def read(backfill, *arguments):
+        if str(backfill.rule_id) == broken["id"]:
+            raise RuntimeError
+        return read_page(backfill, *arguments)
+
+    monkeypatch.setattr(backfills, "_read_page", read)
+    rule(backfill_from=DAY.isoformat())
+
+    backfills.advance()
+
+    assert evaluated() == set(earlier)
+    assert "could not be advanced" in caplog.text
+
+
+@pytest.mark.django_db(transaction=True)
+def test_rule_does_not_change_while_a_page_is_enqueued(api, rule, earlier, monkeypatch):
+    created = rule(backfill_from=DAY.isoformat())
+    read_page = backfills._read_page
+    lock = EvaluatorRule.unscoped.select_for_update(no_key=True, nowait=True)
+
+    def change():
+        try:
+            with transaction.atomic():
+                return lock.get(pk=created["id"])
+        except OperationalError:
+            return None
+        finally:
+            connections.close_all()
+
+    def read(*arguments):
+        assert threads.submit(change).result() is None
+        return read_page(*arguments)
+
+    monkeypatch.setattr(backfills, "_read_page", read)
+    with ThreadPoolExecutor(1) as threads:
+        backfills.advance()
+
+    assert evaluated() == set(earlier)
 
 
 def test_evaluated_runs_stay_as_they_are(api, rule, earlier, replies, project):

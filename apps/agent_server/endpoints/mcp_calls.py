@@ -14,6 +14,7 @@ from django.db import transaction
 
 from apps.agent_server import prepared_sql, results
 from apps.agent_server.auth.access import Admission
+from apps.agent_server.auth.custom_auth import AuthPending
 from apps.agent_server.endpoints.endpoint import Result
 from apps.agent_server.errors import ThreadNotFound
 from apps.agent_server.mcp import asking_runs, log_messages, questions, tasks, tools
@@ -249,6 +250,8 @@ def resume(
         run.set_next_run(scope, next_run.run_id)
     except questions.Declined:
         run.set_problem(scope, _DECLINED)
+    except AuthPending:
+        raise  # the request is restarted once the agent's code has answered
     except (RpcError, errors.AppError) as error:
         run.set_problem(scope, str(error))
     channel = asking_runs.channel(run.id)

@@ -8,7 +8,7 @@ import socket
 from typing import Any
 from uuid import UUID
 
-from django.db import IntegrityError, transaction
+from django.db import transaction
 
 from apps.core.json import dumps, loads, storable
 from apps.deployments import errors, hosts, langgraph_json
@@ -38,7 +38,7 @@ def build(revision_id: UUID) -> None:
         return
     try:
         _build_and_deploy(revision)
-    except (IntegrityError, Revision.DoesNotExist):
+    except Exception:
         if _exists(revision):
             raise
         log.info("revision %s was deleted during its build", revision.pk)
@@ -67,9 +67,9 @@ def _build_and_deploy(revision: Revision) -> None:
             _fail(context, str(failure))
         except (errors.LeaseLost, errors.InvalidTransition):
             lines.write("The build of this revision was stopped.", level="WARNING")
-        except (IntegrityError, Revision.DoesNotExist):
-            raise
         except Exception:
+            if not _exists(revision):
+                raise
             log.exception("build of revision %s failed", revision.pk)
             _fail(
                 context,
