@@ -201,9 +201,7 @@ def test_the_id_of_a_request_is_returned(post, request_id):
     }
 
 
-@pytest.mark.parametrize(
-    "method", ["prompts/list", "completion/complete", "resources/subscribe", "x"]
-)
+@pytest.mark.parametrize("method", ["prompts/delete", "completion/x", "resources/subscribe", "x"])
 def test_other_methods_of_the_protocol_are_unknown(post, method):
     response = post(request(method))
 
@@ -244,7 +242,9 @@ def test_initialize_agrees_on_a_version(post, agent, requested, agreed):
     result = response.json()["result"]
     assert result["protocolVersion"] == agreed
     assert result["capabilities"] == {
+        "completions": {},
         "logging": {},
+        "prompts": {"listChanged": False},
         "tools": {"listChanged": False},
         "resources": {"listChanged": False},
     }
@@ -300,7 +300,9 @@ def test_discovery_names_versions_and_capabilities(post, agent):
     result = post(body, **headers).json()["result"]
 
     assert STATELESS in result["supportedVersions"]
-    assert result["capabilities"].keys() == {"tools", "resources", "logging", "extensions"}
+    assert result["capabilities"].keys() == {
+        *("completions", "extensions", "logging", "prompts", "resources", "tools")
+    }
     assert result["capabilities"]["tools"] == {}
     assert (result["resultType"], result["cacheScope"], result["ttlMs"]) == (
         "complete",
@@ -310,7 +312,7 @@ def test_discovery_names_versions_and_capabilities(post, agent):
     assert result["_meta"][f"{META}serverInfo"]["name"] == agent.name
 
 
-@pytest.mark.parametrize("method", ["initialize", "ping", "prompts/list"])
+@pytest.mark.parametrize("method", ["initialize", "ping", "roots/list"])
 def test_unknown_stateless_method_is_not_found(post, method):
     body, headers = stateless(method)
 

@@ -79,6 +79,16 @@ def test_a_graph_may_have_a_description():
     assert (config.graphs, config.descriptions) == ({"a": "./agent.py:graph"}, {"a": "Answers"})
 
 
+def test_graphs_may_be_prompts_and_resources():
+    graphs = {"a": "./agent.py:graph", "b": "./agent.py:graph"}
+    config = parse_config(
+        graphs=graphs, mcp={"prompts": ["a"], "resources": {"docs://{page}": "b"}}
+    )
+
+    assert config.sections.mcp.prompts == ["a"]
+    assert config.sections.mcp.resources == {"docs://{page}": "b"}
+
+
 def test_pip_config_file_selects_pip():
     assert parse_config(pip_config_file="agent.py").installer == "pip"
 
@@ -169,6 +179,14 @@ def test_an_empty_key_without_an_effect_gives_no_warning(empty):
             "invalid repetition size",
         ),
         ({"http": {"cors": {"allow_origin_regex": "a" * 501}}}, "longer than 500 characters"),
+        ({"mcp": {"prompts": ["b"]}}, "`mcp`: b is not one of `graphs`."),
+        ({"mcp": {"resources": {"docs://a": "b"}}}, "`mcp`: b is not one of `graphs`."),
+        (
+            {"mcp": {"prompts": ["agent"], "resources": {"docs://a": "agent"}}},
+            "`mcp`: the graph agent is either a prompt or a resource.",
+        ),
+        ({"mcp": {"resources": {"thread:///a": "agent"}}}, "thread: is a scheme of the platform."),
+        ({"mcp": {"tools": []}}, "`mcp.tools` is an unknown key."),
         ({"store": {"index": {"dims": 3}}}, "`store.index.embed`: Field required."),
         ({"store": {"index": {"dims": "3", "embed": "x:y"}}}, "`store.index.dims`: Input should"),
         ({"store": {"index": {"dims": 3, "embed": "./no.py:e"}}}, "there is no file ./no.py"),
@@ -286,7 +304,7 @@ def read_documented_keys():
 
 def test_documentation_lists_each_key_with_its_support():
     table = read_documented_keys()
-    sections_ = {"auth", "checkpointer", "http", "store"}
+    sections_ = {"auth", "checkpointer", "http", "mcp", "store"}
     expected = {
         **dict.fromkeys(keys.SUPPORTED - sections_, "supported"),
         **dict.fromkeys(keys.IGNORED, "ignored"),
@@ -303,6 +321,7 @@ def test_documentation_lists_each_key_with_its_support():
         ("auth", sections.Auth),
         ("store", sections.Store),
         ("checkpointer", sections.Checkpointer),
+        ("mcp", sections.Mcp),
     ],
 )
 def test_documentation_lists_each_field_of_the_sections(section, model):

@@ -22,6 +22,7 @@ SUPPORTED = frozenset(
         "graphs",
         "http",
         "keep_pkg_tools",
+        "mcp",
         "pip_config_file",
         "pip_installer",
         "python_version",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,7 +57,7 @@ class ProjectConfig:
     package_tools: bool
     source: UvSource | None
     sections: Sections
-    """`http`, `auth`, `store`, `checkpointer` and `webhooks`, typed."""
+    """`http`, `auth`, `store` and the other sections, typed."""
     warnings: list[str] = field(default_factory=list)
     """Warnings for the build log."""
 
@@ -99,7 +99,7 @@ def parse(text: str, *, path: str, file_type: Callable[[str], str]) -> ProjectCo
         pip_config_file=pip_config,
         package_tools=_keeps_package_tools(raw),
         source=_parse_source(raw, folder, file_type),
-        sections=_parse_sections(raw, folder, file_type),
+        sections=_parse_sections(raw, graphs, folder, file_type),
         warnings=[*keys.ignored_key_warnings(raw), *_env_warnings(raw, folder, file_type)],
     )
 
@@ -174,8 +174,15 @@ def _check_target(label: str, target: str, folder: str, file_type: Callable[[str
         raise ConfigError(f"{label}: there is no file {location} in the repository.")
 
 
-def _parse_sections(raw: dict[str, Any], folder: str, file_type: Callable[[str], str]) -> Sections:
+def _parse_sections(
+    raw: dict[str, Any],
+    graphs: Collection[str],
+    folder: str,
+    file_type: Callable[[str], str],
+) -> Sections:
     parsed = sections.parse_sections(raw)
+    if unknown := sorted(parsed.mcp.graph_ids - set(graphs)):
+        raise ConfigError(f"`mcp`: {unknown[0]} is not one of `graphs`.")
     if parsed.auth is not None:
         _check_target("`auth.path`", parsed.auth.path, folder, file_type)
     if parsed.http.app is not None:
