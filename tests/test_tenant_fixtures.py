@@ -59,6 +59,7 @@ INDIRECT_CONDITIONS = {
 }
 # Tables without text of users: ids, times, counts, roles and encrypted values.
 TABLES_WITHOUT_TEXT = {
+    "annotation_itemreview", "annotation_queueitem", "annotation_queuereviewer",
     "evaluators_evaluatorspend",
     "datasets_datasetshare", "datasets_datasetversion", "datasets_indexedexample",
     "agent_server_webhooksecret", "alerts_alertaction", "alerts_alertincident",
