@@ -8,10 +8,12 @@ import pytest
 from django.utils import timezone
 
 from apps.evaluators.code.process import CodeReply
-from apps.evaluators.models import Evaluation, EvaluatorRule, RuleBackfill
+from apps.evaluators.models import Evaluation, Evaluator, EvaluatorRule, RuleBackfill
 from apps.evaluators.services import backfills, spend
+from apps.tracing.services import ensure_project
 from tests.evaluators.conftest import add_run, create_rule, run_code
 from tests.evaluators.test_code_evaluations import replies
+from tests.factories.organizations import WorkspaceFactory
 
 __all__ = ["replies"]
 
@@ -250,3 +252,51 @@ def test_rights_and_tenants(api, make_api, workspace, other_workspace, rule):
         assert response.status_code == 404
     assert make_api(workspace, "read").post(url, body).status_code == 403
     assert EvaluatorRule.unscoped.get().backfills.count() == 0
+
+
+@pytest.fixture
+def waiting(rule, monkeypatch):
+    """Ten older backfills of another organization, which all wait for calls of the next day."""
+    monkeypatch.setattr(backfills, "MAX_STEPS", 3)
+    other = WorkspaceFactory()
+    project = ensure_project(other.pk, "other")
+    evaluator = Evaluator(workspace=other, name="e", type="code", code=FUNCTION["code"])
+    evaluator.save(force_insert=True)
+    for number in range(10):
+        row = EvaluatorRule(
+            workspace=other,
+            name=f"r{number}",
+            project=project,
+            evaluator=evaluator,
+            max_calls_per_day=0,
+        )
+        row.save(force_insert=True)
+        RuleBackfill(
+            workspace=other, rule=row, started_from=DAY, started_until=timezone.now()
+        ).save(force_insert=True)
+
+
+def test_waiting_backfills_of_an_organization_do_not_stop_those_of_others(
+    waiting, api, rule, earlier
+):
+    start(api, rule())
+
+    backfills.advance()
+
+    assert evaluated() == set(earlier)
+
+
+def test_a_backfill_that_fails_does_not_stop_others(waiting, api, rule, earlier, monkeypatch):
+    start(api, rule())
+    advance = backfills._advance
+
+    def fail_for_others(backfill):
+        if backfill.rule.max_calls_per_day == 0:
+            raise ZeroDivisionError
+        advance(backfill)
+
+    monkeypatch.setattr(backfills, "_advance", fail_for_others)
+    for _ in range(3):
+        backfills.advance()
+
+    assert evaluated() == set(earlier)
