@@ -10,10 +10,12 @@ from django.db import OperationalError, connections, transaction
 from django.utils import timezone
 
 from apps.evaluators.code.process import CodeReply
-from apps.evaluators.models import Evaluation, EvaluatorRule, RuleBackfill
+from apps.evaluators.models import Evaluation, Evaluator, EvaluatorRule, RuleBackfill
 from apps.evaluators.services import backfills, spend
+from apps.tracing.services import ensure_project
 from tests.evaluators.conftest import add_run, create_rule, run_code
 from tests.evaluators.test_code_evaluations import replies
+from tests.factories.organizations import WorkspaceFactory
 
 __all__ = ["replies"]
 
@@ -186,23 +188,6 @@ def test_backlog_of_a_rule_is_bounded(api, rule, earlier, monkeypatch):
     assert evaluated() == set(earlier[2:])
 
 
-def test_backfills_that_wait_keep_no_other_from_its_turn(api, rule, earlier, monkeypatch):
-    monkeypatch.setattr(backfills, "MAX_STEPS", 1)
-    busy = rule(max_calls_per_day=1, backfill_from=DAY.isoformat())
-    row = EvaluatorRule.unscoped.get(pk=busy["id"])
-    spend.count_call(row)
-    other = rule(backfill_from=DAY.isoformat())
-
-    for _ in range(60):
-        backfills.advance()
-
-    assert evaluated() == set(earlier)
-    statuses = {
-        str(item.rule_id): item.status for item in RuleBackfill.unscoped.select_related("rule")
-    }
-    assert statuses == {busy["id"]: "running", other["id"]: "completed"}
-
-
 def test_backfill_that_fails_keeps_no_other_from_its_turn(api, rule, earlier, monkeypatch, caplog):
     broken = rule(backfill_from=DAY.isoformat())
     read_page = backfills._read_page
@@ -313,3 +298,35 @@ def test_rights_and_tenants(api, make_api, workspace, other_workspace, rule):
         assert response.status_code == 404
     assert make_api(workspace, "read").post(url, body).status_code == 403
     assert EvaluatorRule.unscoped.get().backfills.count() == 0
+
+
+@pytest.fixture
+def waiting(rule, monkeypatch):
+    """Ten older backfills of another organization, which all wait for calls of the next day."""
+    monkeypatch.setattr(backfills, "MAX_STEPS", 3)
+    other = WorkspaceFactory()
+    project = ensure_project(other.pk, "other")
+    evaluator = Evaluator(workspace=other, name="e", type="code", code=FUNCTION["code"])
+    evaluator.save(force_insert=True)
+    for number in range(10):
+        row = EvaluatorRule(
+            workspace=other,
+            name=f"r{number}",
+            project=project,
+            evaluator=evaluator,
+            max_calls_per_day=0,
+        )
+        row.save(force_insert=True)
+        RuleBackfill(
+            workspace=other, rule=row, started_from=DAY, started_until=timezone.now()
+        ).save(force_insert=True)
+
+
+def test_waiting_backfills_of_an_organization_do_not_stop_those_of_others(
+    waiting, api, rule, earlier
+):
+    start(api, rule())
+
+    backfills.advance()
+
+    assert evaluated() == set(earlier)

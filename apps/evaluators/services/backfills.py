@@ -9,6 +9,8 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import Window
+from django.db.models.functions import Random, RowNumber
 from django.utils import timezone
 
 from apps.core.callers import Caller
@@ -28,7 +30,7 @@ PAGE_SIZE = 200
 MAX_WAITING = 400
 """Open evaluations of a rule above which its backfill waits: new runs of the rule stay near."""
 MAX_STEPS = 50
-"""Backfills that one call of the task advances, in random order: many may wait for room."""
+"""Backfills that one call of the task advances: many may wait for room."""
 FIRST_TIME = datetime(2000, 1, 1, tzinfo=UTC)
 """No run is older; times near the first year overflow in other zones."""
 
@@ -122,11 +124,17 @@ def _of(rule: EvaluatorRule) -> RuleBackfillQuerySet:
 
 
 def advance() -> None:
-    """Enqueue a page of each running backfill. Safe to repeat."""
+    """Enqueue a page of each of `MAX_STEPS` running backfills. Safe to repeat.
+
+    One of each organization first, then a second one: an organization may have many that wait for
+    the next day. Which of them is chance, so that each has its turn.
+    """
     running = RuleBackfill.objects.across_workspaces(
         reason="the task advances the backfills of all workspaces"
     ).running()
-    for backfill_id in list(running.order_by("?").values_list("pk", flat=True)[:MAX_STEPS]):
+    turn = Window(RowNumber(), partition_by="workspace__organization", order_by=Random())
+    in_turn = running.annotate(turn=turn).order_by("turn", Random())
+    for backfill_id in list(in_turn.values_list("pk", flat=True)[:MAX_STEPS]):
         try:
             with transaction.atomic():
                 # Serializes with a change of the rule, which drops what waits, and its deletion.
