@@ -155,6 +155,8 @@ class Env(BaseSettings):
     graph_host_processes: int = Field(256, ge=16, le=4096)
     graph_hosts_per_worker: int = Field(16, ge=1, le=256)
     warm_graph_hosts: int = Field(3, ge=0, le=256)
+    agent_cpu_weight: int = Field(50, ge=1, le=10_000)
+    build_cpu_weight: int = Field(25, ge=1, le=10_000)
     build_memory_mb: int = Field(4096, ge=256, le=65_536)
     build_timeout_seconds: int = Field(900, ge=10, le=7200)
     graph_import_timeout_seconds: int = Field(120, ge=5, le=3600)

@@ -265,6 +265,18 @@ class TestFakeHierarchies:
         builds = mount / "service" / f"slipway-builds-{os.getpid()}"
         assert (builds / "cpu.shares").read_text() == "256"
 
+    def test_operators_choose_the_weights(self, proc, tmp_path, monkeypatch):
+        monkeypatch.setattr(cpu_groups, "_percentages", dict(cpu_groups._percentages))
+        mount = tmp_path / "cpu"
+        mount.mkdir()
+        self.write(proc, kind="cgroup", options="rw,cpu,cpuacct", mount=mount, own="/")
+
+        cpu_groups.set_weights(agents=100, builds=800)
+        folder = self.prepare(proc)
+
+        assert (folder / "cpu.shares").read_text() == "1024"
+        assert (mount / f"slipway-builds-{os.getpid()}" / "cpu.shares").read_text() == "8192"
+
     def test_groups_of_killed_processes_are_removed(self, proc, tmp_path):
         ended = subprocess.Popen(["/bin/true"])
         ended.wait()

@@ -138,6 +138,7 @@ def running_trial() -> Iterator[Trial]:
     installation = Installation(
         folder / "data",
         WEB_PROCESSES="2",
+        BUILD_CPU_WEIGHT="25",
         ALLOW_PRIVATE_ADDRESSES="true",  # the slow export destination is on this machine
     )
     installation.start()

@@ -1,7 +1,7 @@
 """Control groups that bound the CPU share of agent code, where the platform may create them.
 
-    <base>/slipway-agents-<pid>/            half the weight of the platform, for the agents of <pid>
-    <base>/slipway-builds-<pid>/            a quarter, for builds and evaluators
+    <base>/slipway-agents-<pid>/            `AGENT_CPU_WEIGHT`, for the agents of <pid>
+    <base>/slipway-builds-<pid>/            `BUILD_CPU_WEIGHT`, for builds and evaluators
     <base>/slipway-.../<owner>/             an organization; all have equal weights
     <base>/slipway-.../<owner>/<n>/         one of its sandboxes; they have equal weights, too
     <base>/slipway-platform/                the platform, only in a delegated group of version 2
@@ -33,14 +33,20 @@ _MOVE_PASSES = 20
 @dataclass(frozen=True, slots=True)
 class _Kind:
     weight_file: str
-    weights: dict[str, int]
-    """Of the groups that are named by these prefixes: a half and a quarter of the default."""
+    default_weight: int
     enables_controllers: bool
     """Whether a group has the CPU controller only if its parent passes it on (version 2)."""
 
 
-_VERSION_1 = _Kind("cpu.shares", {_AGENTS: 512, _BUILDS: 256}, enables_controllers=False)
-_VERSION_2 = _Kind("cpu.weight", {_AGENTS: 50, _BUILDS: 25}, enables_controllers=True)
+_VERSION_1 = _Kind("cpu.shares", 1024, enables_controllers=False)
+_VERSION_2 = _Kind("cpu.weight", 100, enables_controllers=True)
+_percentages = {_AGENTS: 50, _BUILDS: 25}
+"""Weights of the groups with these prefixes, in percent of the default."""
+
+
+def set_weights(*, agents: int, builds: int) -> None:
+    """Set the weights of groups that are created later, in percent of a group's default."""
+    _percentages.update({_AGENTS: agents, _BUILDS: builds})
 
 
 class CpuGroups:
@@ -85,14 +91,15 @@ class CpuGroups:
 
     def _prepare(self) -> None:
         for kind, base in _bases(self._proc):
-            folders = {prefix: base / f"{prefix}{os.getpid()}" for prefix in kind.weights}
+            folders = {prefix: base / f"{prefix}{os.getpid()}" for prefix in _percentages}
             try:
                 _remove_stale(base)
                 for prefix, folder in folders.items():
                     folder.mkdir(exist_ok=True)
                     if kind.enables_controllers:
                         _pass_on_controller(folder)
-                    (folder / kind.weight_file).write_text(str(kind.weights[prefix]))
+                    weight = kind.default_weight * _percentages[prefix] // 100
+                    (folder / kind.weight_file).write_text(str(weight))
             except OSError as error:
                 logger.info("No CPU groups in %s: %s", base, error)
                 for folder in folders.values():
