@@ -66,6 +66,7 @@ INSTALLED_APPS = [
     "apps.ingest",
     "apps.datasets",
     "apps.experiments",
+    "apps.annotation",
     "apps.experiment_jobs",
     "apps.monitoring",
     "apps.exports",

@@ -24,6 +24,7 @@ urlpatterns = [
     path("", include("apps.ingest.api.urls")),
     path("", include("apps.experiment_jobs.urls")),
     path("", include("apps.platform_mcp.urls")),
+    path("", include("apps.annotation.api.urls")),
     path("", include("apps.experiments.api.urls")),
     path("", include("apps.datasets.api.urls")),
     path("", include("apps.organizations.urls")),

@@ -25,6 +25,7 @@ from tests.factories.agent_server import (
     route_of,
 )
 from tests.factories.alerts import create_alert_rows
+from tests.factories.annotation import create_queue_rows
 from tests.factories.datasets import create_dataset_rows
 from tests.factories.deployments import LogLineFactory, create_deployment_webhook
 from tests.factories.evaluators import create_evaluator_rows
@@ -110,6 +111,8 @@ class OtherTenant:
             **tracing_rows,
             **dataset_rows,
             **create_evaluator_rows(self.workspace, "sentinel", DATASET),
+            **create_queue_rows(self.workspace, "sentinel", tracing_rows["run_id"]),
+            "index": 0,
             "comparison_id": create_comparison_row(self.workspace, "sentinel", dataset_id=DATASET),
             "job_id": create_job_row(agent, "sentinel", dataset_id=DATASET, example_id=EXAMPLE),
             "token": UUID(int=2),  # an invalid token: valid ones are public by design

@@ -59,6 +59,7 @@ INDIRECT_CONDITIONS = {
 }
 # Tables without text of users: ids, times, counts, roles and encrypted values.
 TABLES_WITHOUT_TEXT = {
+    "annotation_itemreview", "annotation_queueitem", "annotation_queuereviewer",
     "evaluators_evaluatorspend",
     "datasets_datasetshare", "datasets_datasetversion", "datasets_indexedexample",
     "agent_server_webhooksecret", "alerts_alertaction", "alerts_alertincident",
@@ -69,7 +70,7 @@ TABLES_WITHOUT_TEXT = {
     "ingest_otlpwaitingspan", "tracing_retention", "trace_store_rollup",
     "trace_store_rollup_interval",
     "trace_store_run_key", "trace_store_run_terms", "trace_store_pending_run",
-    "usage_usagecounter", "usage_usageday", "usage_usagelimit",
+    "usage_storedbytes", "usage_usagecounter", "usage_usageday", "usage_usagelimit",
 }  # fmt: skip
 
 

@@ -74,6 +74,9 @@ class Action(StrEnum):
     DATASET_SHARED = "dataset.shared"
     DATASET_UNSHARED = "dataset.unshared"
     DATASET_TAGGED = "dataset.tagged"
+    ANNOTATION_QUEUE_CREATED = "annotation_queue.created"
+    ANNOTATION_QUEUE_UPDATED = "annotation_queue.updated"
+    ANNOTATION_QUEUE_DELETED = "annotation_queue.deleted"
     COMPARISON_DELETED = "comparison.deleted"
     EXPERIMENT_STARTED = "experiment.started"
     EXPERIMENT_CANCELLED = "experiment.cancelled"
@@ -149,6 +152,7 @@ FORBIDDEN_WHILE_IMPERSONATING = frozenset(
         Action.DEPLOYMENT_SECRETS_CHANGED,
         Action.KEY_CREATED,
         Action.KEY_ROTATED,
+        Action.SECRET_SET,  # the address of a model server is one, too
         Action.USER_PASSWORD_CHANGED,
         Action.USER_EMAIL_CHANGED,
         Action.USER_SECOND_FACTOR_ADDED,
@@ -214,6 +218,12 @@ FIELDS: dict[str, frozenset[str]] = {
         {"name", "match_pattern", "prompt_cost", "completion_cost", "provider", "start_time"}
     ),
     "project": frozenset({"name", "description", "trace_tier"}),
+    "annotation_queue": frozenset(
+        {
+            *("name", "description", "num_reviewers_per_item", "reviewer_access_mode"),
+            *("feedback_keys", "reviewers"),
+        }
+    ),
     "comparison": frozenset({"name", "experiment_ids"}),
     "experiment": frozenset({"dataset_id", "deployment", "run_count", "finished"}),
     "traces": frozenset({"count", "trace_ids", "session_id", "filter"}),

@@ -40,6 +40,9 @@ class Permission(StrEnum):
     EXPERIMENTS_READ = "experiments:read"
     EXPERIMENTS_WRITE = "experiments:write"
     EXPERIMENTS_DELETE = "experiments:delete"
+    ANNOTATION_QUEUES_READ = "annotation-queues:read"
+    ANNOTATION_QUEUES_REVIEW = "annotation-queues:review"
+    ANNOTATION_QUEUES_WRITE = "annotation-queues:write"
     EVALUATORS_READ = "evaluators:read"
     EVALUATORS_WRITE = "evaluators:write"
     DEPLOYMENTS_READ = "deployments:read"
@@ -100,6 +103,7 @@ _READ = frozenset(
         Permission.PROJECTS_READ,
         Permission.DATASETS_READ,
         Permission.EXPERIMENTS_READ,
+        Permission.ANNOTATION_QUEUES_READ,
         Permission.EVALUATORS_READ,
         Permission.DEPLOYMENTS_READ,
         Permission.AGENTS_READ,
@@ -123,6 +127,8 @@ _EDIT = _READ | {
     Permission.DATASETS_SHARE,
     Permission.EXPERIMENTS_WRITE,
     Permission.EXPERIMENTS_DELETE,
+    Permission.ANNOTATION_QUEUES_REVIEW,
+    Permission.ANNOTATION_QUEUES_WRITE,
     Permission.EVALUATORS_WRITE,
     Permission.DEPLOYMENTS_WRITE,
     Permission.AGENTS_RUN,
@@ -146,6 +152,8 @@ WORKSPACE_ROLES: dict[str, frozenset[Permission]] = {
             Permission.EXPERIMENTS_READ,
             Permission.FEEDBACK_READ,
             Permission.FEEDBACK_WRITE,
+            Permission.ANNOTATION_QUEUES_READ,
+            Permission.ANNOTATION_QUEUES_REVIEW,
             Permission.WORKSPACE_READ,
         }
     ),
@@ -230,6 +238,9 @@ DESCRIPTIONS: dict[str, str] = {
     Permission.EXPERIMENTS_READ: "View and compare results of experiments",
     Permission.EXPERIMENTS_WRITE: "Run, compare and upload experiments",
     Permission.EXPERIMENTS_DELETE: "Delete comparisons of experiments",
+    Permission.ANNOTATION_QUEUES_READ: "View annotation queues and their items",
+    Permission.ANNOTATION_QUEUES_REVIEW: "Review items of annotation queues",
+    Permission.ANNOTATION_QUEUES_WRITE: "Create, edit, fill and delete annotation queues",
     Permission.EVALUATORS_READ: "View evaluators, their rules and logs",
     Permission.EVALUATORS_WRITE: "Create, edit, run and delete evaluators and their rules",
     Permission.DEPLOYMENTS_READ: "View deployments, builds and logs",
