@@ -15,7 +15,7 @@ from apps.organizations.permissions import Permission
 from apps.trace_store import Status, run_store
 from apps.tracing.models import Project, SavedView, ViewType
 from apps.tracing.pages import columns, number_facets, query_clauses, run_list, run_list_summary
-from apps.tracing.pages.run_list import ListState
+from apps.tracing.pages.list_state import ListState
 from apps.tracing.services import get_project
 from apps.tracing.views.saved_views import view_query
 from apps.web_ui.pages import PageRequest, workspace_page
