@@ -17,11 +17,11 @@ from apps.tracing.models import Project, SavedView, ViewType
 from apps.tracing.pages import columns, number_facets, query_clauses, run_list, run_list_summary
 from apps.tracing.pages.list_state import ListState
 from apps.tracing.services import get_project
+from apps.tracing.services.saved_views import MAX_VIEWS
 from apps.tracing.views.saved_views import view_query
 from apps.web_ui.pages import PageRequest, workspace_page
 
 _COOKIE_SECONDS = 31_536_000
-MAX_VIEWS = 100
 _LISTED_RUNS = ("show", "range", "from", "to")
 """Parameters that select the runs of the list without its filters."""
 
