@@ -13,6 +13,9 @@ from dotenv.variables import parse_variables
 from apps.deployments.build_dirs import FileNotReadable, RevisionDir
 from apps.deployments.langgraph_json import ConfigError, repository_path
 
+_EXAMPLE_SUFFIXES = (".example", ".sample", ".template")
+_TRACING = ("LANGSMITH_", "LANGCHAIN_")
+
 
 class InvalidStatement(ValueError):
     """A statement of the text is not `NAME=value`."""
@@ -58,3 +61,29 @@ def read_env_file(
     except (ConfigError, FileNotReadable):
         return {}
     return parse_env_file(text, environment)
+
+
+def missing_example_variables(
+    directory: RevisionDir, config_path: str, config: Mapping[str, Any], environment: dict[str, str]
+) -> tuple[str, list[str]] | None:
+    """Return the example beside an absent `.env` file, and its variables without a value here.
+
+    Repositories do not contain their `.env`, but say in an example what it needs. Variables of
+    tracing, which the platform sets, do not count. None if nothing is missing.
+    """
+    path = config.get("env")
+    if not path or not isinstance(path, str):
+        return None
+    folder = posixpath.dirname(config_path)
+    for suffix in _EXAMPLE_SUFFIXES:
+        try:
+            example = repository_path(folder, f"{path}{suffix}")
+            text = directory.read_text(example)
+        except (ConfigError, FileNotReadable):
+            continue
+        names = dict.fromkeys(name for name, _ in _statements(text, strict=False))
+        missing = [
+            name for name in names if name not in environment and not name.startswith(_TRACING)
+        ]
+        return (example, missing) if missing else None
+    return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import socket
 import struct
 import time
@@ -25,6 +26,8 @@ HIGH_WATER_BYTES = 1024 * 1024
 """Amount of unsent bytes above which `drain` waits."""
 
 _READ_BYTES = 256 * 1024
+_REPORT_SECONDS = 0.002
+"""A report for each read would cost more than reading a small frame."""
 _LENGTH = struct.Struct(">I")
 
 Frame = list[Any]
@@ -124,7 +127,8 @@ class Link:
         """Above `max_unsent_bytes`, the link is closed: the peer does not read.
 
         An untrusted peer's frame that exceeds `frame_limits` closes it too. `on_handled` is called
-        after each read with its bytes and the seconds that their frames took.
+        after reads, at most every `_REPORT_SECONDS`, with the bytes since its last call and the
+        seconds that their frames took.
         """
         sock.setblocking(False)
         self._sock = sock
@@ -133,6 +137,9 @@ class Link:
         self._on_frame = on_frame
         self._on_close = on_close
         self._on_handled = on_handled
+        self._handled_bytes = 0
+        self._handled_seconds = 0.0
+        self._reported_at = -math.inf
         self._decoder = Decoder(is_peer_trusted=is_peer_trusted)
         self._parts: list[bytes] = []
         self._partial = b""
@@ -271,7 +278,15 @@ class Link:
             return
         started_at = time.perf_counter()
         self._handle(data)
-        self._on_handled(len(data), time.perf_counter() - started_at)
+        ended_at = time.perf_counter()
+        self._handled_bytes += len(data)
+        self._handled_seconds += ended_at - started_at
+        if ended_at - self._reported_at < _REPORT_SECONDS:
+            return
+        self._reported_at = ended_at
+        size, seconds = self._handled_bytes, self._handled_seconds
+        self._handled_bytes, self._handled_seconds = 0, 0.0
+        self._on_handled(size, seconds)
 
     def _takes_frames(self) -> bool:
         return self._reading and not self.closed

@@ -21,6 +21,8 @@ from apps.core.http.middleware import as_app_error
 from apps.core.json import dumps, loads
 from apps.rate_limits import enforcement
 
+MAX_RESPONSE_BYTES = 67_108_864
+"""JSON of one inner response, which a tool holds in memory."""
 _KEPT = (
     "HTTP_X_API_KEY",
     "HTTP_AUTHORIZATION",
@@ -94,11 +96,25 @@ class PlatformApi:
             raise _to_tool_error(error.status, error.detail) from None
         if not getattr(response, "is_rendered", True):
             response.render()
-        value = loads(response.content) if response.content else None
+        content = _read_content(response)
+        value = loads(content) if content else None
         if response.status_code >= 400:
             detail = value.get("detail") if isinstance(value, dict) else None
             raise _to_tool_error(response.status_code, str(detail or "The request failed."))
         return value
+
+
+def _read_content(response: Any) -> bytes:
+    """Return the body. A large one comes in pieces, of which no more are read than a tool holds."""
+    if not response.streaming:
+        return bytes(response.content)
+    content = bytearray()
+    for piece in response.streaming_content:
+        content += piece
+        if len(content) > MAX_RESPONSE_BYTES:
+            size = MAX_RESPONSE_BYTES // 1_048_576
+            raise ToolError(f"The contents have more than {size} MB: ask for fewer.")
+    return bytes(content)
 
 
 def _to_tool_error(status: int, detail: str) -> ToolError:

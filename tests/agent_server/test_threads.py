@@ -251,7 +251,6 @@ def test_runs_are_listed_and_read(send, thread):
     assert send("get", f"/threads/{uuid4()}/runs").status_code == 404
 
 
-@pytest.mark.usefixtures("unexpired_caches")
 def test_requests_take_a_fixed_number_of_queries(send, agent, thread, django_assert_num_queries):
     run = AgentRunFactory(thread=thread)
     path = f"/threads/{thread.thread_id}"

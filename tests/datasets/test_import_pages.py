@@ -31,6 +31,12 @@ def upload(page, url, content, *, name="rows.csv", step="import", **fields):
 CSV = b"question,answer,split,level\nRed?,yes,train,1\nBlue?,no,,2\n"
 
 
+def test_the_limit_of_a_file_is_a_round_number(page, workspace):
+    text = page.get(f"/o/{workspace.pk}/datasets/import").content.decode()
+
+    assert "At most 25 MiB;" in text
+
+
 def test_columns_are_guessed_previewed_and_imported(page, workspace):
     url = f"/o/{workspace.pk}/datasets/import"
 

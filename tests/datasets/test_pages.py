@@ -13,10 +13,11 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from apps.audit.models import Entry
-from apps.datasets.models import Dataset, DatasetTag
+from apps.datasets.models import Dataset, DatasetTag, DatasetVersion
 from apps.datasets.services.datasets import delete_dataset
 from apps.datasets.services.examples import create_examples
 from apps.datasets.services.sharing import share_dataset
+from apps.web_ui.formatting import format_exact_time
 from tests.console.conftest import create_workspace_user, signed_in
 from tests.datasets.page_helpers import SCHEMA, current, path, text_of
 from tests.factories.datasets import make_dataset, new_example
@@ -309,6 +310,20 @@ def test_versions_count_their_changes(page, workspace):
     assert [
         (added, modified, removed.strip("\N{MINUS SIGN}")) for added, modified, removed in counts
     ] == [("0", "0", "1"), ("0", "1", "0"), ("+2", "0", "0")]
+
+
+def test_versions_of_the_same_second_are_told_apart(page, workspace):
+    dataset = make_dataset(workspace, {"q": "a"})
+    first = current(dataset).first()
+    page.post(path(dataset, f"/e/{first.example_id}/edit"), form_of(first, inputs='{"q": "A"}'))
+    versions = DatasetVersion.objects.for_workspace(workspace).filter(dataset=dataset)
+    times = [format_exact_time(version.as_of) for version in versions]
+
+    history = text_of(page.get(path(dataset, "/versions")))
+    choices = text_of(page.get(path(dataset, "/versions/diff")))
+
+    assert len(set(times)) == len(times) > 1
+    assert all(time in history and time in choices for time in times)
 
 
 def test_difference_shows_added_modified_and_removed_examples(page, workspace):

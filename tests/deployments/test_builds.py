@@ -68,11 +68,16 @@ def revision_folder(revision):
 
 def test_project_may_be_beside_the_folder_of_its_langgraph_json(deployment, repository):
     """Its graphs and its requirements file are then named by paths that lead out of the folder."""
-    config = {"dependencies": ["../requirements.txt"], "graphs": {"shout": "../agent.py:graph"}}
+    config = {
+        "dependencies": ["../requirements.txt"],
+        "graphs": {"shout": "../agent.py:graph"},
+        "env": "../.env",
+    }
     repository.commit(
         {
             "deploy/langgraph.json": json.dumps(config),
             "requirements.txt": "six",
+            ".env.example": "SEARCH_KEY=",
             "agent.py": f"import helper, six{GRAPH}",
             "helper.py": "",
         }
@@ -83,6 +88,8 @@ def test_project_may_be_beside_the_folder_of_its_langgraph_json(deployment, repo
 
     assert (revision.status, revision.failure) == ("DEPLOYED", "")
     assert " + six==" in read_log(revision)
+    missing = ".env.example lists variables that this deployment does not have: SEARCH_KEY."
+    assert missing in read_log(revision)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -399,7 +406,10 @@ def test_a_build_past_its_time_limit_is_stopped(deployment, repository, settings
 
     revision = build_revision(deployment)
 
-    assert revision.failure == "The build exceeded its time limit of 4 seconds."
+    limit, _, step = revision.failure.partition(" in the step: ")
+    assert limit == "The build exceeded its time limit of 4 seconds"
+    # On a loaded machine it may end before the sleeper begins.
+    assert f"==> {step.removesuffix('.')}" in read_log(revision)
 
 
 @pytest.mark.parametrize(

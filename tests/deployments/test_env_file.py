@@ -9,7 +9,12 @@ import pytest
 from dotenv import dotenv_values
 
 from apps.deployments.build_dirs import RevisionDir
-from apps.deployments.env_file import InvalidStatement, parse_env_file, read_env_file
+from apps.deployments.env_file import (
+    InvalidStatement,
+    missing_example_variables,
+    parse_env_file,
+    read_env_file,
+)
 from apps.deployments.hosts import host_environment
 from tests.agent_runtime.factories import make_revision
 
@@ -94,3 +99,27 @@ def test_file_of_a_host_overrides_no_variable(directory):
 )
 def test_file_outside_the_repository_has_no_variables(directory, env):
     assert read_env_file(directory, "app/langgraph.json", {"env": env}, {}) == {}
+
+
+EXAMPLE = "# keys\nOPENAI_API_KEY=...\nTAVILY_API_KEY=\nLANGSMITH_PROJECT=x\n# OTHER_KEY=\n"
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("env", "known", "expected"),
+    [
+        ("./.env", {}, ("app/.env.example", ["OPENAI_API_KEY", "TAVILY_API_KEY"])),
+        (".env", {"OPENAI_API_KEY": "k"}, ("app/.env.example", ["TAVILY_API_KEY"])),
+        (".env", {"OPENAI_API_KEY": "k", "TAVILY_API_KEY": "k"}, None),
+        ("../.env", {}, None),
+        ("../../.env", {}, None),
+        ({"A": "b"}, {}, None),
+        (None, {}, None),
+    ],
+)
+def test_variables_of_the_example_that_have_no_value_are_found(directory, env, known, expected):
+    (directory.source / "app" / ".env.example").write_text(EXAMPLE)
+
+    missing = missing_example_variables(directory, "app/langgraph.json", {"env": env}, known)
+
+    assert missing == expected

@@ -62,6 +62,31 @@ async def test_frames_arrive_in_order(pair):
     assert received["there"] == [["n", number] for number in range(1000)]
 
 
+async def test_what_was_handled_is_reported_for_many_reads_at_once(monkeypatch):
+    here, there = socket.socketpair()
+    frames, reports = [], []
+    link = Link(
+        here, frames.append, lambda _: None, on_handled=lambda *report: reports.append(report)
+    )
+    data = wire.encode(["n", 1])
+
+    async def send(count):
+        for _ in range(count):
+            there.sendall(data)
+            expected = len(frames) + 1
+            await wait_until(lambda expected=expected: len(frames) == expected)
+
+    with closing(link), closing(there):
+        monkeypatch.setattr(wire, "_REPORT_SECONDS", 3600)
+        await send(100)
+        monkeypatch.setattr(wire, "_REPORT_SECONDS", 0)
+        await send(1)
+
+    # The first read is reported at once: its sender takes part in the division of time.
+    assert [size for size, _ in reports] == [len(data), 100 * len(data)]
+    assert all(seconds > 0 for _, seconds in reports)
+
+
 async def test_a_writer_waits_for_a_slow_reader(pair):
     left, right, received, _ = pair
     right.pause()

@@ -10,10 +10,13 @@ from apps.api_keys.services import issue_key
 from apps.audit.models import Entry
 from apps.core.ids import uuid7
 from apps.core.json import dumps_text
+from apps.datasets.services import embedded_content
 from apps.evaluators.models import Evaluation
 from apps.experiment_jobs.models import ExperimentJob
+from apps.platform_mcp import api
 from apps.platform_mcp.pages import MAX_CHARS
 from apps.prompts.models import Commit
+from apps.trace_store.postgres import payload_storage
 from apps.trace_store.postgres.postprocess.processor import process_all
 from apps.tracing.services import create_project
 from apps.usage.models import UsageDay
@@ -67,6 +70,24 @@ def test_runs_are_searched(mcp, trace):
     assert [run["name"] for run in named["runs"]] == ["model"]
     assert "no project 'missing'" in mcp.failure("fetch_runs", project_name="missing", limit=1)
     assert "filter" in mcp.failure("fetch_runs", project_name="default", limit=1, filter="eq(")
+
+
+def test_large_contents_are_read_up_to_a_limit(mcp, trace, workspace, monkeypatch):
+    monkeypatch.setattr(payload_storage, "MAX_LOADED_BYTES", 0)
+    monkeypatch.setattr(embedded_content, "MAX_LOADED_BYTES", 0)
+    dataset = make_dataset(workspace, {"question": "why?"})
+    runs = {"project_name": "default", "limit": 10}
+    examples = {"dataset_id": str(dataset.pk)}
+
+    found = mcp.call("fetch_runs", **runs)
+    listed = mcp.call("list_examples", **examples)
+
+    by_id = {run["id"]: run for run in found["runs"]}
+    assert by_id[trace["id"]]["outputs"] == MESSAGES["outputs"]
+    assert [example["inputs"] for example in listed["examples"]] == [{"question": "why?"}]
+    monkeypatch.setattr(api, "MAX_RESPONSE_BYTES", 100)
+    assert "ask for fewer" in mcp.failure("fetch_runs", **runs)
+    assert "ask for fewer" in mcp.failure("list_examples", **examples)
 
 
 def test_a_run_and_a_trace_are_read(mcp, trace):

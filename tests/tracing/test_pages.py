@@ -24,6 +24,7 @@ from apps.tracing.pages import number_facets, query_clauses
 from apps.tracing.pages.columns import STANDARD_COLUMNS
 from apps.tracing.pages.projects import STATS_DAYS
 from apps.tracing.pages.run_list import RUNS_PER_PAGE
+from apps.tracing.services import saved_views
 from apps.web_ui import time_zone
 from tests.console.conftest import create_workspace_user, signed_in
 from tests.factories.organizations import WorkspaceFactory
@@ -312,6 +313,21 @@ def test_a_view_is_saved_opened_renamed_and_deleted(page, workspace):
     assert "query" not in view.shown
     page.post(f"{base}/views", {"view": view.pk, "action": "delete"})
     assert not SavedView.unscoped.exists()
+
+
+def test_all_views_that_a_project_may_have_are_listed(page, workspace):
+    base = project_url(workspace, stored_run(workspace, error="Boom"))
+    project = Project.unscoped.get(pk=base.rpartition("/")[2])
+    views = [
+        SavedView(workspace=workspace, project=project, display_name=f"view {number:03}")
+        for number in range(saved_views.MAX_VIEWS)
+    ]
+    SavedView.unscoped.bulk_create(views)
+
+    opened = page.get(base, {"view": str(views[-1].pk)})
+
+    assert opened.context["current_view"] == views[-1]
+    assert len(opened.context["saved_views"]) == saved_views.MAX_VIEWS
 
 
 def test_a_default_view_keeps_its_time_and_opens_with_the_project(page, workspace):

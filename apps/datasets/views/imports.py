@@ -157,7 +157,7 @@ def _render(
         "form": form,
         "mapping": page,
         "roles": ROLES,
-        "max_bytes": settings.MAX_BODY_BYTES,
+        "max_mebibytes": settings.MAX_BODY_BYTES // 2**20,
         "import_id": uuid4(),
     }
     if dataset is not None:

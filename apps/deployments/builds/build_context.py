@@ -36,6 +36,7 @@ class BuildContext:
         workspace = revision.workspace
         self.organization_number = workspace.organization.number
         self.directory = self.directory_for(revision.attempt)
+        self._step = "Preparing"
         self._renewed_at = time.monotonic()
         self._deadline = time.monotonic() + settings.BUILD_TIMEOUT_SECONDS
 
@@ -50,7 +51,8 @@ class BuildContext:
             self._renewed_at = now
         if now > self._deadline:
             raise BuildFailed(
-                f"The build exceeded its time limit of {settings.BUILD_TIMEOUT_SECONDS} seconds."
+                f"The build exceeded its time limit of {settings.BUILD_TIMEOUT_SECONDS} seconds"
+                f" in the step: {self._step}."
             )
 
     def advance(self, to: RevisionStatus, **changes: Any) -> None:
@@ -61,7 +63,7 @@ class BuildContext:
     @contextmanager
     def step(self, title: str) -> Iterator[None]:
         """Log the heading of a build step and its duration."""
-        started_at = time.monotonic()
+        started_at, self._step = time.monotonic(), title
         self.log.write(f"==> {title}")
         yield
         self.log.write(f"    done in {time.monotonic() - started_at:.1f} s", level="DEBUG")

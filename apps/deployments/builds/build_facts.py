@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 from apps.core.json import dumps, loads, storable
 from apps.deployments import errors
 from apps.deployments.builds.build_context import BuildContext, BuildFailed
-from apps.deployments.env_file import read_env_file
+from apps.deployments.env_file import missing_example_variables, read_env_file
 from apps.deployments.langgraph_json import ConfigError, ProjectConfig, server_config
 from apps.deployments.models import Revision
 from apps.deployments.services import environment
@@ -29,6 +29,7 @@ _ROUTES = TypeAdapter(
 )
 """Routes as a host reports them: untrusted input."""
 MAX_OPENAPI_BYTES = 256 * 1024
+_MAX_NAMED_VARIABLES = 20
 
 
 class _Components(TypedDict, total=False):
@@ -56,6 +57,7 @@ def read_server_variables(context: BuildContext, project: ProjectConfig) -> dict
         raise BuildFailed(str(error)) from None
     for warning in server_config.ignored_variable_warnings(environment_variables):
         context.log.write(f"    {warning}", level="WARNING")
+    _warn_of_missing_variables(context, project, environment_variables)
     config_json: dict[str, Any] = config.model_dump(mode="json", by_alias=True, exclude_none=True)
     return config_json
 
@@ -68,6 +70,19 @@ def _env_variables(
     if isinstance(env, dict):
         return {name: str(value) for name, value in env.items()}
     return read_env_file(context.directory, project.path, project.raw, own_variables)
+
+
+def _warn_of_missing_variables(
+    context: BuildContext, project: ProjectConfig, variables: dict[str, str]
+) -> None:
+    example = missing_example_variables(context.directory, project.path, project.raw, variables)
+    if example is not None:
+        path, names = example
+        shown = ", ".join(name[:100] for name in names[:_MAX_NAMED_VARIABLES])
+        context.log.write(
+            f"    {path} lists variables that this deployment does not have: {shown}.",
+            level="WARNING",
+        )
 
 
 def project_facts(

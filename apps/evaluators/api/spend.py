@@ -42,8 +42,8 @@ class EvaluatorSpendView(EvaluatorAPIView):
         return Response(
             {
                 "groups": [
-                    _names(group, group_by)
-                    | _figures(group)
+                    _group_fields(group, group_by)
+                    | _spend_fields(group)
                     | {"spend_limit": _limit(group.rules[0], of_week.get(group.rules[0].pk))}
                     for group in groups
                 ],
@@ -53,7 +53,7 @@ class EvaluatorSpendView(EvaluatorAPIView):
         )
 
 
-def _names(group: SpendGroup, group_by: str) -> dict[str, Any]:
+def _group_fields(group: SpendGroup, group_by: str) -> dict[str, Any]:
     rule = group.rules[0]
     result: dict[str, Any] = {}
     if group_by in {EVALUATOR, RULE}:
@@ -70,7 +70,7 @@ def _names(group: SpendGroup, group_by: str) -> dict[str, Any]:
     return result
 
 
-def _figures(group: SpendGroup) -> dict[str, Any]:
+def _spend_fields(group: SpendGroup) -> dict[str, Any]:
     return {
         "days": [
             {"date": day, "spend_usd": spent.cost, "trace_count": spent.call_count}

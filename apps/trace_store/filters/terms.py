@@ -52,7 +52,7 @@ class RunTerms(NamedTuple):
     """Words behind the mark of where they stand, and labels, which begin with a slash."""
 
 
-class Word(NamedTuple):
+class RequiredWord(NamedTuple):
     """A word, or the beginning of a word, that a filter requires."""
 
     text: str
@@ -139,7 +139,7 @@ def join_terms(first: RunTerms, second: RunTerms) -> RunTerms:
     return RunTerms(tuple(sorted(hashes)), tuple(sorted(words)))
 
 
-def hash_word(word: Word) -> frozenset[int]:
+def hash_word(word: RequiredWord) -> frozenset[int]:
     """The hashes of which a run that an earlier version indexed has one if it has the word.
 
     Empty for a beginning that was not indexed.

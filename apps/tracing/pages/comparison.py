@@ -14,7 +14,7 @@ from apps.trace_store import run_store
 from apps.tracing.messages import Message, MessagePart
 from apps.tracing.models import Project
 from apps.tracing.pages.payload_views import PayloadView
-from apps.tracing.pages.run_list import feedback_chips
+from apps.tracing.pages.run_feedback import feedback_chips
 from apps.tracing.pages.run_views import RunPageData, load_run
 from apps.tracing.pages.trace_alignment import Alignment, Step, align_traces, count_kinds
 from apps.web_ui.formatting import (

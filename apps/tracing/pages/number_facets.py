@@ -15,7 +15,7 @@ from apps.trace_store.histograms import bin_value
 from apps.trace_store.metrics import Distribution, Measure, to_display_value
 from apps.tracing.models import Project
 from apps.tracing.pages import query_clauses
-from apps.tracing.pages.run_list import ListState
+from apps.tracing.pages.list_state import ListState
 from apps.web_ui.formatting import format_count, format_duration, format_money
 
 MEASURES = {

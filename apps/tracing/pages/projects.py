@@ -18,7 +18,7 @@ from apps.organizations.services.tags import filter_by_tags
 from apps.trace_store import ProjectStats, run_store
 from apps.trace_store.models import RunCount
 from apps.tracing.models import Project
-from apps.tracing.pages.run_list import feedback_chips
+from apps.tracing.pages.run_feedback import feedback_chips
 from apps.tracing.pages.tagging import tags_by_project
 from apps.tracing.services import statistics
 

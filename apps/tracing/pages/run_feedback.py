@@ -1,16 +1,16 @@
-"""Feedback of a run as its page shows it: the rows and the names of their authors."""
+"""Feedback of runs as pages show it: rows with the names of their authors, and short values."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from apps.feedback.models import Feedback
 from apps.feedback.services import score_stats
 from apps.organizations.models import User
 from apps.tracing.models import Project
-from apps.tracing.pages.run_list import feedback_chips
 
 MAX_FEEDBACK = 200
 MAX_CHIPS = 3
@@ -50,3 +50,15 @@ def list_chips(project: Project, run_id: UUID) -> list[tuple[str, str]]:
     """Return the scores that the run's row in the tree shows."""
     stats = score_stats.by_run(project.workspace_id, [run_id]).get(run_id, {})
     return [(key[:200], text[:200]) for key, text in feedback_chips(stats)[:MAX_CHIPS]]
+
+
+def feedback_chips(feedback: score_stats.FeedbackStats) -> list[tuple[str, str]]:
+    """Return key and short value of each feedback key: the mean, else the most frequent value."""
+    return [(key, _short_score(stats)) for key, stats in sorted(feedback.items())]
+
+
+def _short_score(stats: Mapping[str, Any]) -> str:
+    if stats.get("n") and stats.get("avg") is not None:
+        return f"{stats['avg']:.2f}".rstrip("0").rstrip(".")
+    values = stats.get("values") or {}
+    return str(max(values, key=values.__getitem__)) if values else ""

@@ -14,8 +14,8 @@ from apps.trace_store.filters.query_fields import DEPLOYMENT_KEY, QUERY_FIELDS_B
 from apps.trace_store.metrics import Measure
 from apps.tracing.models import Project
 from apps.tracing.pages import number_facets, query_clauses
+from apps.tracing.pages.list_state import ListState
 from apps.tracing.pages.periods import read_period
-from apps.tracing.pages.run_list import ListState
 from apps.tracing.services import facets
 from apps.tracing.services.facets import collect_facets, is_technical
 from apps.web_ui.badges import BADGES, RUN_STATUSES

@@ -15,9 +15,10 @@ from apps.trace_store.metrics import Measure
 from apps.tracing import messages
 from apps.tracing.messages import Message
 from apps.tracing.models import Project
+from apps.tracing.pages.list_state import ListState
 from apps.tracing.pages.payload_views import PayloadView, build_turn_payload_view
 from apps.tracing.pages.query_clauses import QueryProblem
-from apps.tracing.pages.run_list import ListState, feedback_chips
+from apps.tracing.pages.run_feedback import feedback_chips
 
 TURNS_PER_PAGE = 50
 THREADS_PER_PAGE = 50

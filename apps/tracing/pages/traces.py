@@ -13,7 +13,7 @@ from apps.feedback.services import score_stats
 from apps.feedback.services.score_stats import FeedbackStats
 from apps.trace_store import RunRow, run_store
 from apps.tracing.models import Project
-from apps.tracing.pages.run_list import feedback_chips
+from apps.tracing.pages.run_feedback import feedback_chips
 
 FIRST_ROWS = 60
 """The number of rows that the server renders; further rows are sent as data."""

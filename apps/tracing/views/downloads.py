@@ -16,7 +16,7 @@ from apps.trace_store import ALL_PAYLOADS, RunQuery, run_store
 from apps.trace_store.errors import FilterError
 from apps.tracing.api.v1.rendering import runs_json
 from apps.tracing.models import Project
-from apps.tracing.pages.run_list import ListState
+from apps.tracing.pages.list_state import ListState
 from apps.tracing.services import get_project
 from apps.web_ui.pages import PageRequest, workspace_page
 

@@ -15,13 +15,13 @@ from apps.organizations.permissions import Permission
 from apps.trace_store import Status, run_store
 from apps.tracing.models import Project, SavedView, ViewType
 from apps.tracing.pages import columns, number_facets, query_clauses, run_list, run_list_summary
-from apps.tracing.pages.run_list import ListState
+from apps.tracing.pages.list_state import ListState
 from apps.tracing.services import get_project
+from apps.tracing.services.saved_views import MAX_VIEWS
 from apps.tracing.views.saved_views import view_query
 from apps.web_ui.pages import PageRequest, workspace_page
 
 _COOKIE_SECONDS = 31_536_000
-MAX_VIEWS = 100
 _LISTED_RUNS = ("show", "range", "from", "to")
 """Parameters that select the runs of the list without its filters."""
 

@@ -20,7 +20,7 @@ from apps.trace_store.filters import Expression
 from apps.trace_store.filters.formatting import format_filter
 from apps.tracing.models import Project, SavedView
 from apps.tracing.pages import columns
-from apps.tracing.pages.run_list import ListState
+from apps.tracing.pages.list_state import ListState
 from apps.tracing.services import get_project, saved_views
 from apps.tracing.services.saved_views import QUERY_PARAMETERS
 from apps.web_ui.pages import PageRequest, workspace_page

@@ -14,7 +14,7 @@ from apps.core import errors
 from apps.organizations.permissions import Permission
 from apps.tracing.models import Project
 from apps.tracing.pages import query_clauses, threads, transcripts
-from apps.tracing.pages.run_list import ListState
+from apps.tracing.pages.list_state import ListState
 from apps.tracing.services import get_project
 from apps.web_ui.pages import PageRequest, workspace_page
 

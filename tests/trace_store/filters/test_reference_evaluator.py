@@ -19,8 +19,8 @@ from apps.trace_store.filters.terms import (
     ANY_WORD,
     ANYTHING,
     MAX_TERMS,
+    RequiredWord,
     TermKind,
-    Word,
     extract_terms,
     hash_term,
 )
@@ -202,7 +202,10 @@ def test_a_run_with_too_many_terms_gets_the_wildcard_term(run):
 
 
 def clauses(*groups):
-    return [{Word(term) if isinstance(term, str) else term for term in terms} for terms in groups]
+    return [
+        {RequiredWord(term) if isinstance(term, str) else term for term in terms}
+        for terms in groups
+    ]
 
 
 @pytest.mark.parametrize(
@@ -228,7 +231,7 @@ def clauses(*groups):
             "and(eq(input_key, 'q'), in(input_value, ['Rome', 'Oslo fjord']))",
             clauses(
                 [hash_term(TermKind.INPUT_KEY, "q")],
-                [Word("rome", marks="i"), Word("fjord", marks="i")],
+                [RequiredWord("rome", marks="i"), RequiredWord("fjord", marks="i")],
                 [
                     hash_term(TermKind.INPUT_PAIR, "q", "Rome"),
                     hash_term(TermKind.INPUT_PAIR, "q", "Oslo fjord"),
@@ -242,23 +245,26 @@ def clauses(*groups):
         (
             "search('Refu* Internat* policies* of')",
             clauses(
-                [Word("refu", is_prefix=True)],
-                [Word("internat", is_prefix=True)],
-                [Word("policies", is_prefix=True)],
+                [RequiredWord("refu", is_prefix=True)],
+                [RequiredWord("internat", is_prefix=True)],
+                [RequiredWord("policies", is_prefix=True)],
                 ["of"],
             ),
         ),
-        ("search('ref*')", clauses([Word("ref", is_prefix=True)])),
-        ("search(outputs, 'ref* a')", clauses([Word("ref", True, "o")], [Word("a", marks="o")])),
-        ("search(metadata, 'a')", clauses([Word("a", marks="r")])),
+        ("search('ref*')", clauses([RequiredWord("ref", is_prefix=True)])),
+        (
+            "search(outputs, 'ref* a')",
+            clauses([RequiredWord("ref", True, "o")], [RequiredWord("a", marks="o")]),
+        ),
+        ("search(metadata, 'a')", clauses([RequiredWord("a", marks="r")])),
         (
             "or(search('ref*'), eq(name, 'a'))",
-            clauses([Word("ref", is_prefix=True), hash_term(TermKind.NAME, "a")]),
+            clauses([RequiredWord("ref", is_prefix=True), hash_term(TermKind.NAME, "a")]),
         ),
         ("search('true')", None),
         ("eq(output_value, true)", None),
         ("like(error, '%timed out%')", None),
-        ("like(error, '%was timed out%')", clauses([Word("timed", marks="e")])),
+        ("like(error, '%was timed out%')", clauses([RequiredWord("timed", marks="e")])),
         (
             "or(eq(name, 'a'), has(tags, 'b'))",
             clauses([hash_term(TermKind.NAME, "a"), hash_term(TermKind.TAG, "b")]),

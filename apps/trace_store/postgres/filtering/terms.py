@@ -23,15 +23,15 @@ from apps.trace_store.filters.query_analysis import split_conjunction
 from apps.trace_store.filters.terms import (
     ROOT,
     WORD_MARKS,
+    RequiredWord,
     TermKind,
-    Word,
     hash_term,
     status_label,
     type_label,
 )
 from apps.trace_store.filters.text_matching import parse_search, required_words, split_words
 
-Term: TypeAlias = int | Word
+Term: TypeAlias = int | RequiredWord
 Clause: TypeAlias = frozenset[Term]
 """At least one of these terms is required, unless the run may match anything."""
 RequiredTerms: TypeAlias = tuple[Clause, ...]
@@ -179,16 +179,16 @@ def _word_clauses(condition: Condition) -> Sequence[Clause]:
     return [frozenset(map(build, longest))] if all(longest) else []
 
 
-def _word_builder(field_name: str) -> Callable[..., Word]:
+def _word_builder(field_name: str) -> Callable[..., RequiredWord]:
     """Build required words of that field; of all fields that are searched without a name."""
     mark = WORD_MARKS.get(_CONTENT_OF_ITEMS.get(field_name, field_name))
-    return Word if mark is None else partial(Word, marks=mark)
+    return RequiredWord if mark is None else partial(RequiredWord, marks=mark)
 
 
 _CONTENT_OF_ITEMS = {"input_value": "inputs", "output_value": "outputs"}
 
 
-def _require_words(words: Iterable[str], build: Callable[..., Word]) -> Sequence[Clause]:
+def _require_words(words: Iterable[str], build: Callable[..., RequiredWord]) -> Sequence[Clause]:
     # Prefer long words, because they are rarer.
     longest = sorted(_indexed_words(words), key=lambda word: (-len(word), word))[:_MAX_CLAUSES]
     return [frozenset({build(word)}) for word in longest]

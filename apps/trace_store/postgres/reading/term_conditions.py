@@ -7,7 +7,13 @@ from typing import Any
 from uuid import UUID
 
 from apps.core.connections import raw_cursor
-from apps.trace_store.filters.terms import ANY_WORD, ANYTHING, MAX_WORD_LENGTH, Word, hash_word
+from apps.trace_store.filters.terms import (
+    ANY_WORD,
+    ANYTHING,
+    MAX_WORD_LENGTH,
+    RequiredWord,
+    hash_word,
+)
 from apps.trace_store.postgres.filtering.terms import Clause, RequiredTerms
 from apps.trace_store.postgres.postprocess.term_index import salt_terms, salted_marks
 
@@ -54,10 +60,7 @@ class _Builder:
         self, clauses: Sequence[Clause], labels: Collection[frozenset[str]]
     ) -> Iterator[_Condition]:
         alternatives = [
-            *(
-                [item for word in clause if isinstance(word, Word) for item in self._quote(word)]
-                for clause in clauses
-            ),
+            *(self._quote_all(clause) for clause in clauses),
             *([self._quote_label(label) for label in group] for group in labels),
         ]
         text = " & ".join(f"({' | '.join(sorted(group))})" for group in alternatives)
@@ -71,10 +74,14 @@ class _Builder:
             )
 
     def _was_hashed(self, clause: Clause) -> _Condition | None:
-        groups = [hash_word(word) for word in clause if isinstance(word, Word)]
+        groups = [hash_word(word) for word in clause if isinstance(word, RequiredWord)]
         return self._has_hash(frozenset().union(*groups)) if all(groups) else None
 
-    def _quote(self, word: Word) -> Iterator[str]:
+    def _quote_all(self, clause: Clause) -> list[str]:
+        words = (word for word in clause if isinstance(word, RequiredWord))
+        return [item for word in words for item in self._quote(word)]
+
+    def _quote(self, word: RequiredWord) -> Iterator[str]:
         """Quote the word for a `tsquery`. It consists of letters and digits."""
         is_prefix = word.is_prefix and len(word.text) < MAX_WORD_LENGTH
         for mark in word.marks:

@@ -26,7 +26,7 @@ from apps.tracing.messages import Message, MessagePart
 from apps.tracing.models import Project
 from apps.tracing.pages.error_reports import build_error
 from apps.tracing.pages.payload_views import build_turn_payload_view
-from apps.tracing.pages.run_list import feedback_chips
+from apps.tracing.pages.run_feedback import feedback_chips
 from apps.tracing.pages.threads import load_turns
 from apps.tracing.pages.transcripts.agents import (
     CONTENT_TYPES,
