@@ -110,6 +110,9 @@ bench-limits: install-dev ## CPU cost per request of key lookup and rate limit (
 bench-network: install-dev ## Cost of the agents' network namespace: runs, cold starts, builds (BENCH="--runs 200")
 	@$(BIN)/python -m tests.bench.network $(BENCH)
 
+bench-protocols: install-dev ## What A2A and MCP cost next to a bare run (BENCH="--rounds 300")
+	@$(BIN)/python -m tests.bench.protocols $(BENCH)
+
 screenshots: install-dev ## Take screenshots of every page of the running platform
 	@$(BIN)/python -m tests.browser.screenshots
 

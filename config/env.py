@@ -203,6 +203,13 @@ class Env(BaseSettings):
     """Open agent runs of an organization that experiments started."""
     max_prompt_storage_mb: int = Field(1024, ge=1, le=1_000_000)
     """Commits of all prompts of a workspace."""
+    max_dataset_storage_mb: int = Field(102_400, ge=1, le=1_000_000_000)
+    """Examples of a workspace, in all versions, with their attachments."""
+    max_feedback_storage_mb: int = Field(10_240, ge=1, le=1_000_000_000)
+    max_thread_storage_mb: int = Field(102_400, ge=1, le=1_000_000_000)
+    """Threads of a workspace's agents, with their runs and checkpoints."""
+    max_store_storage_mb: int = Field(10_240, ge=1, le=1_000_000_000)
+    """Store items of a workspace's agents."""
     dataset_restore_days: int = Field(7, ge=0, le=365)
     """Days in which a deleted dataset can be restored."""
     max_body_bytes: int = Field(26_214_400, ge=1_048_576, le=1_073_741_824)

@@ -252,6 +252,11 @@ CELERY_BEAT_SCHEDULE = {
         "schedule": 60.0,
         "options": {"expires": 55},
     },
+    "usage.measure_storage": {
+        "task": "usage.measure_storage",
+        "schedule": 120.0,
+        "options": {"expires": 110},
+    },
     "datasets.sync_indexes": {
         "task": "datasets.sync_indexes",
         "schedule": 10.0,
@@ -534,4 +539,8 @@ MAX_QUEUED_RUNS = ENV.max_queued_runs
 MAX_QUEUED_RUNS_PER_DEPLOYMENT = ENV.max_queued_runs_per_deployment
 MAX_EXPERIMENT_RUNS = ENV.max_experiment_runs
 MAX_PROMPT_STORAGE_BYTES = ENV.max_prompt_storage_mb * 1_048_576
+MAX_DATASET_STORAGE_BYTES = ENV.max_dataset_storage_mb * 1_048_576
+MAX_FEEDBACK_STORAGE_BYTES = ENV.max_feedback_storage_mb * 1_048_576
+MAX_THREAD_STORAGE_BYTES = ENV.max_thread_storage_mb * 1_048_576
+MAX_STORE_STORAGE_BYTES = ENV.max_store_storage_mb * 1_048_576
 LARGE_PAYLOAD_BYTES = ENV.large_payload_bytes

@@ -34,7 +34,7 @@ from apps.organizations.models import InvitationWorkspace, Workspace
 from apps.rate_limits.models import LimitFactor
 from apps.trace_store.models import RunCount
 from apps.tracing.models import Retention
-from apps.usage.models import UsageCounter, UsageDay
+from apps.usage.models import StoredBytes, UsageCounter, UsageDay
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -102,6 +102,7 @@ def create_organization_rows(workspace: Workspace, mark: str) -> None:
     update_account(account, {"name": mark, "address": mark, "email": f"{mark}@example.com"})
     Payment.objects.create(account=account, invoice=mark, description=mark, amount=1, method=mark)
     UsageDay(workspace=workspace, day=NOW.date(), runs=1).save()
+    StoredBytes(workspace=workspace, kind="store", size=1, measured_at=NOW).save()
     UsageCounter.objects.create(workspace_id=workspace.pk, hour=NOW, process=uuid4(), bytes=1)
     Retention.objects.create(organization=organization, workspace=workspace)
     RunCount(workspace=workspace, project_id=uuid4(), hour=NOW, runs=1).save()

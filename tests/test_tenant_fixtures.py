@@ -70,7 +70,7 @@ TABLES_WITHOUT_TEXT = {
     "ingest_otlpwaitingspan", "tracing_retention", "trace_store_rollup",
     "trace_store_rollup_interval",
     "trace_store_run_key", "trace_store_run_terms", "trace_store_pending_run",
-    "usage_usagecounter", "usage_usageday", "usage_usagelimit",
+    "usage_storedbytes", "usage_usagecounter", "usage_usageday", "usage_usagelimit",
 }  # fmt: skip
 
 

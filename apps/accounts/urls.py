@@ -16,13 +16,13 @@ from apps.accounts import client_sign_in, views
 from apps.accounts.views import account_page, public_page
 
 
-class Word(StringConverter):
+class WordConverter(StringConverter):
     """Letters and digits up to the first dash."""
 
     regex = "[0-9A-Za-z]+"
 
 
-register_converter(Word, "word")
+register_converter(WordConverter, "word")
 _WELL_KNOWN = ".well-known/oauth-authorization-server"
 
 urlpatterns = [

@@ -152,6 +152,7 @@ FORBIDDEN_WHILE_IMPERSONATING = frozenset(
         Action.DEPLOYMENT_SECRETS_CHANGED,
         Action.KEY_CREATED,
         Action.KEY_ROTATED,
+        Action.SECRET_SET,  # the address of a model server is one, too
         Action.USER_PASSWORD_CHANGED,
         Action.USER_EMAIL_CHANGED,
         Action.USER_SECOND_FACTOR_ADDED,

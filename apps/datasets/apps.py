@@ -15,7 +15,21 @@ class DatasetsConfig(AppConfig):
             register_link_source,
             register_source_run_lookup,
         )
+        from apps.usage import storage  # noqa: PLC0415
+        from apps.usage.models import StorageKind  # noqa: PLC0415
+        from apps.usage.storage import MeasuredTable  # noqa: PLC0415
 
+        storage.register_table(
+            StorageKind.DATASETS,
+            MeasuredTable(
+                "datasets_examplerevision",
+                ["inputs", "outputs", "metadata", "splits", "attachments"],
+                other_bytes="r.attachment_bytes",
+            ),
+        )
+        storage.register_table(
+            StorageKind.DATASETS, MeasuredTable("datasets_indexedexample", ["embedding"])
+        )
         hooks.register_resource(
             ResourceType.DATASET,
             lambda workspace_id: Dataset.objects.for_workspace(workspace_id).present(),

@@ -170,6 +170,8 @@ class ExampleRevision(WorkspaceOwnedUnchecked):
     """A copy of the splits, for the index."""
     attachments = models.JSONField(null=True)
     """List of objects with `name`, `path` in object storage, `mime_type` and `size`."""
+    attachment_bytes = models.BigIntegerField(default=0, db_default=0)
+    """The size of those attachments that an earlier revision does not have."""
     source_run_id = models.UUIDField(null=True)
     source_session_id = models.UUIDField(null=True)
     source_trace_id = models.UUIDField(null=True)

@@ -7,6 +7,7 @@ import shlex
 from dataclasses import dataclass
 from typing import Any
 
+from apps.core.python_literals import python_literal
 from apps.deployments.models import Deployment
 from apps.deployments.routes import ServingConfig, agent_url
 
@@ -114,7 +115,7 @@ def get_call_snippets(deployment: Deployment, *, key: str = "<your key>") -> Cal
             if has_own_auth
             else f"api_key={json.dumps(value)}",
             graph=graph_id,
-            input=repr(example),
+            input=python_literal(example),
         ),
         javascript=_JAVASCRIPT.format(
             url=json.dumps(url),

@@ -82,11 +82,10 @@ def launch(revision_id: UUID, *, attempt: int | None = None) -> LaunchedHost:
     directory = RevisionDir.for_attempt(revision.pk, built_attempt, organization_number)
     if not directory.venv.is_dir():
         raise LaunchFailed("The build of the revision is no longer on this machine.")
-    config = revision.config or {}
+    # Builds before this fact was stored have the version of `langgraph.json`, if any.
+    python = revision.facts.get("python_version", (revision.config or {}).get("python_version"))
     try:
-        interpreter = interpreters.select_interpreter(
-            directory.python, config.get("python_version")
-        )
+        interpreter = interpreters.select_interpreter(directory.python, python)
     except interpreters.InterpreterNotFound as error:
         raise LaunchFailed(str(error)) from None
 

@@ -133,8 +133,9 @@ class Revision(WorkspaceOwned):
     config = models.JSONField(null=True, blank=True)
     """The validated content of `langgraph.json`."""
     facts = models.JSONField(default=dict, blank=True)
-    """Build facts: `versions` of Python and LangGraph, `variables` that configure the server, and
-    the rules and routes of the project's `auth` and `http`, and the `disk_bytes` of its folder."""
+    """Build facts: the `python_version` of the environment (null for the platform's interpreter),
+    `versions` of Python and LangGraph, `variables` that configure the server, and the rules and
+    routes of the project's `auth` and `http`, and the `disk_bytes` of its folder."""
     environment = models.BinaryField(null=True, editable=False)
     """The encrypted variables of the deployment at the time of creation."""
     failure = models.TextField(blank=True)

@@ -11,7 +11,7 @@ from django.conf import settings
 
 from apps.core.ttl_cache import TTLCache
 from apps.deployments.langgraph_json import sections
-from apps.deployments.langgraph_json.sections import Auth, Http, Store, Webhooks
+from apps.deployments.langgraph_json.sections import Auth, Http, Mcp, Store, Webhooks
 from apps.deployments.langgraph_json.server_config import ServerConfig
 from apps.deployments.models import Deployment
 
@@ -47,6 +47,7 @@ class ServingConfig:
     auth: Auth | None = None
     store: Store = field(default_factory=Store)
     webhooks: Webhooks = field(default_factory=Webhooks)
+    mcp: Mcp = field(default_factory=Mcp)
     server: ServerConfig = field(default_factory=ServerConfig)
     auth_rules: frozenset[str] = frozenset()
     """The scopes of the project's `@auth.on` handlers: `threads.create`, `threads.*`, `*`."""
@@ -66,6 +67,7 @@ class ServingConfig:
             auth=parsed.auth,
             store=parsed.store,
             webhooks=parsed.webhooks,
+            mcp=parsed.mcp,
             server=ServerConfig.model_validate(facts.get("variables") or {}),
             auth_rules=frozenset((facts.get("auth") or {}).get("rules") or ()),
             custom_openapi=http_facts.get("openapi"),

@@ -8,8 +8,12 @@ the file of the same name, so that no run is missing or duplicated.
 from __future__ import annotations
 
 import logging
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
+from uuid import UUID
 
 from django.db import transaction
 from django.utils import timezone
@@ -19,7 +23,7 @@ from apps.exports import services
 from apps.exports.errors import WriteFailed
 from apps.exports.models import BulkExport, ExportPart, ExportStatus
 from apps.exports.parquet import FEEDBACK, FIELDS, required_payloads, to_parquet
-from apps.exports.writers import Writer, create_writer
+from apps.exports.writers import Writer, create_writer, write
 from apps.feedback.services import score_stats
 from apps.trace_store import RunDetail, RunQuery, cursors, filters, run_store
 
@@ -32,17 +36,46 @@ LEASE = timedelta(minutes=15)
 TIMEOUT = timedelta(hours=72)
 MAX_ATTEMPTS = 20
 _MAX_PROBLEMS = 5
+MAX_CONCURRENT = 2
+"""Parts of different organizations; the other threads of the worker are for other tasks."""
+_slots = threading.BoundedSemaphore(MAX_CONCURRENT)
+_running: set[UUID] = set()
+"""The organizations whose part this process writes."""
+_claiming = threading.Lock()
 
 
 def run_slice(*, seconds: float) -> bool:
-    """Write files for about `seconds`; return whether unfinished parts may remain."""
+    """Write files for about `seconds`; return whether unfinished parts may remain.
+
+    At the limit of concurrent slices nothing is written: those continue.
+    """
+    if not _slots.acquire(blocking=False):
+        return False
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        part = _claim(timezone.now())
-        if part is None:
-            return False
-        _run_part(part, deadline)
+    try:
+        while time.monotonic() < deadline:
+            with _claimed() as part:
+                if part is None:
+                    return False
+                _run_part(part, deadline)
+    finally:
+        _slots.release()
     return True
+
+
+@contextmanager
+def _claimed() -> Iterator[ExportPart | None]:
+    """Lease a part of an organization of which this process writes no other."""
+    with _claiming:
+        part = _claim(timezone.now())
+        if part is not None:
+            _running.add(part.workspace.organization_id)
+    try:
+        yield part
+    finally:
+        if part is not None:
+            with _claiming:
+                _running.discard(part.workspace.organization_id)
 
 
 @transaction.atomic
@@ -51,6 +84,8 @@ def _claim(now: datetime) -> ExportPart | None:
     parts = ExportPart.objects.across_workspaces(reason="the worker serves all workspaces")
     part = (
         parts.claimable(now)
+        .exclude(workspace__organization_id__in=_running)
+        .select_related("workspace")
         .order_by("created_at", "start_time")
         .select_for_update(skip_locked=True, no_key=True, of=("self",))
         .first()
@@ -96,7 +131,7 @@ def _write_file(export: BulkExport, part: ExportPart, writer: Writer) -> bool:
         )
         content = to_parquet(runs, fields, compression=export.compression, feedback=feedback)
         key = f"{part_folder(export, part)}/part-{len(part.files):05d}.parquet"
-        writer.put(key, content)
+        write(writer, key, content)
         part.files = [*part.files, writer.path(key)]
         part.rows_written += len(runs)
     part.cursor = cursor or part.cursor

@@ -6,12 +6,10 @@ checked addresses. Proxies of the environment are not used: they would resolve t
 
 from __future__ import annotations
 
-import contextlib
 import socket
-import threading
 import weakref
-from contextvars import ContextVar
-from typing import Any, Self
+from collections.abc import Iterator
+from typing import Any
 
 import boto3
 from botocore.awsrequest import (
@@ -27,9 +25,12 @@ from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 from urllib3.util.connection import create_connection
 
 from apps.core import ssrf
+from apps.exports.deadline import current_deadline
 from apps.exports.errors import WriteFailed
 from apps.exports.models import Destination
 from apps.webhooks.policy import WebhookBlocked, WebhookPolicy
+
+MAX_RESPONSE_BYTES = 1_048_576
 
 
 class BucketWriter:
@@ -85,51 +86,9 @@ def _describe(error: Exception) -> str:
     cause = error.kwargs.get("error") if isinstance(error, HTTPClientError) else None
     if isinstance(cause, ssrf.PrivateAddress):
         return f"The host {cause} is on this machine or on a private network."
+    if isinstance(cause, _ResponseTooLarge):
+        return f"The response has more than {MAX_RESPONSE_BYTES} bytes."
     return str(error)
-
-
-class Deadline:
-    """Ends the connections that the current thread opens in the block after some seconds.
-
-    Timeouts of sockets restart with each byte, so a hostile server could hold the thread.
-    """
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-        self.has_expired = False
-        self._sockets: list[socket.socket] = []
-        self._lock = threading.Lock()
-
-    def watch(self, connection: socket.socket) -> None:
-        with self._lock:
-            # A duplicate stays valid when TLS takes the socket over.
-            self._sockets.append(connection.dup())
-        if self.has_expired:
-            self._expire()
-
-    def _expire(self) -> None:
-        self.has_expired = True
-        with self._lock:
-            for connection in self._sockets:
-                with contextlib.suppress(OSError):  # already closed by the server
-                    connection.shutdown(socket.SHUT_RDWR)
-
-    def __enter__(self) -> Self:
-        self._timer = threading.Timer(self.seconds, self._expire)
-        self._timer.daemon = True
-        self._timer.start()
-        self._token = _deadline.set(self)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._timer.cancel()
-        _deadline.reset(self._token)
-        with self._lock:
-            for connection in self._sockets:
-                connection.close()
-
-
-_deadline: ContextVar[Deadline | None] = ContextVar("deadline", default=None)
 
 
 def _set_connection_classes(client: Any) -> None:
@@ -152,9 +111,36 @@ class _SecureConnection(AWSHTTPSConnection):  # type: ignore[misc]  # untyped
 class _Pool(AWSHTTPConnectionPool):  # type: ignore[misc]  # untyped
     ConnectionCls = _Connection
 
+    def urlopen(self, *arguments: Any, **options: Any) -> Any:
+        return _bound(super().urlopen(*arguments, **options))
+
 
 class _SecurePool(AWSHTTPSConnectionPool):  # type: ignore[misc]  # untyped
     ConnectionCls = _SecureConnection
+
+    def urlopen(self, *arguments: Any, **options: Any) -> Any:
+        return _bound(super().urlopen(*arguments, **options))
+
+
+class _ResponseTooLarge(Exception):
+    """botocore does not try again after it."""
+
+
+def _bound(response: Any) -> Any:
+    """Let botocore read a part of the response only: it reads all of it into memory."""
+    stream = response.stream
+
+    def read(*arguments: Any, **options: Any) -> Iterator[bytes]:
+        size = 0
+        for piece in stream(*arguments, **options):
+            size += len(piece)
+            if size > MAX_RESPONSE_BYTES:
+                response.close()
+                raise _ResponseTooLarge
+            yield piece
+
+    response.stream = read
+    return response
 
 
 def _connect(connection: Any) -> socket.socket:
@@ -176,7 +162,7 @@ def _connect(connection: Any) -> socket.socket:
         except OSError as error:
             failure = NewConnectionError(connection, f"No connection: {error}.")
         else:
-            if (deadline := _deadline.get()) is not None:
+            if (deadline := current_deadline()) is not None:
                 deadline.watch(sock)
             return sock
     raise failure

@@ -8,7 +8,7 @@ from typing import Protocol
 from apps.core import object_storage
 from apps.core.errors import RateLimited
 from apps.core.ids import uuid7
-from apps.exports.errors import WriteFailed
+from apps.exports.deadline import limited
 from apps.exports.models import Destination, DestinationKind
 
 
@@ -21,6 +21,19 @@ class Writer(Protocol):
 
     def remove(self, key: str) -> None:
         """Delete the file if the credentials permit it."""
+
+
+_WRITE_SECONDS = 60.0
+_MIN_BYTES_PER_SECOND = 262_144
+
+
+def write(writer: Writer, key: str, content: bytes) -> None:
+    """Write a file of an export. Raises `WriteFailed`, also for a server that is too slow.
+
+    It holds a thread of the worker.
+    """
+    with limited(_WRITE_SECONDS + len(content) / _MIN_BYTES_PER_SECOND):
+        writer.put(key, content)
 
 
 def create_writer(destination: Destination) -> Writer:
@@ -52,19 +65,10 @@ def test_write(destination: Destination) -> None:
 
 
 def _test_write(destination: Destination) -> None:
-    from apps.exports.s3_writer import Deadline  # noqa: PLC0415  (imports boto3)
-
     key = "/".join(part for part in (destination.prefix, f"slipway-test-{uuid7()}") if part)
-    with Deadline(TEST_SECONDS) as deadline:
+    with limited(TEST_SECONDS):
         writer = create_writer(destination)
-        try:
-            writer.put(key, b"Slipway wrote this file to test the destination.\n")
-        except WriteFailed:
-            if not deadline.has_expired:
-                raise
-        # A response that the deadline cut off may look complete.
-        if deadline.has_expired:
-            raise WriteFailed(f"The server did not respond in {TEST_SECONDS:.0f} s.")
+        writer.put(key, b"Slipway wrote this file to test the destination.\n")
         writer.remove(key)
 
 

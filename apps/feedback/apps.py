@@ -13,6 +13,11 @@ class FeedbackAppConfig(AppConfig):
             register_postprocess_step,
             register_removal,
         )
+        from apps.usage import storage  # noqa: PLC0415
+        from apps.usage.models import StorageKind  # noqa: PLC0415
+        from apps.usage.storage import MeasuredTable  # noqa: PLC0415
 
         register_postprocess_step(attach_to_changed_runs)
         register_removal(REMOVAL_STATEMENT)
+        columns = ["key", "value", "comment", "correction", "source", "extra", "thread_key"]
+        storage.register_table(StorageKind.FEEDBACK, MeasuredTable("feedback_feedback", columns))

@@ -45,15 +45,20 @@ class ObjectReference(NamedTuple):
 
 
 class AgentProject:
-    """The project in a folder."""
+    """The project in a folder of a repository."""
 
-    def __init__(self, folder: Path, config: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, config: dict[str, Any], *, root: Path | None = None) -> None:
         self.folder = folder
         self.config = config
+        self.root = root or folder
+        """The repository's folder; targets outside it are refused."""
 
     @classmethod
     def read(cls, path: Path) -> AgentProject:
-        """Read `langgraph.json`. Raises `ProjectError`."""
+        """Read the `langgraph.json` of the repository in the working directory.
+
+        Raises `ProjectError`.
+        """
         try:
             config = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -62,14 +67,15 @@ class AgentProject:
             raise ProjectError(f"`{path.name}` cannot be read: {error}") from None
         if not isinstance(config, dict) or not isinstance(config.get("graphs"), dict):
             raise ProjectError(f"`{path.name}` must be an object with an object `graphs`.")
-        return cls(path.resolve().parent, config)
+        folder, root = path.resolve().parent, Path.cwd()
+        return cls(folder, config, root=root if folder.is_relative_to(root) else folder)
 
     def prepare(self) -> None:
         """Set working directory, import path and environment variables of this process."""
         os.chdir(self.folder)
         for dependency in self.config.get("dependencies") or ["."]:
-            if isinstance(dependency, str) and dependency.startswith("."):
-                folder = (self.folder / dependency).resolve()
+            folder = self._local_folder(dependency)
+            if folder is not None:
                 _add_to_path(folder)
                 if is_flat_package(folder):
                     sys.meta_path.append(_FlatPackageFinder(folder))
@@ -79,6 +85,15 @@ class AgentProject:
             os.environ.setdefault(str(name), str(value))
         if level := os.environ.get("LOG_LEVEL"):
             logging.basicConfig(level=level.upper())
+
+    def _local_folder(self, dependency: object) -> Path | None:
+        """Return the folder of a local dependency, which may be named by its requirements file."""
+        if not isinstance(dependency, str):
+            return None
+        path = (self.folder / dependency).resolve()
+        if path.is_file() and path.name.endswith((".txt", ".toml", ".cfg", ".py")):
+            return path.parent
+        return path if dependency.startswith(".") else None
 
     @property
     def graphs(self) -> dict[str, tuple[str, str | None]]:
@@ -106,9 +121,9 @@ class AgentProject:
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt):
                 raise
+            message = f"{type(error).__name__}: {error}\n{_format_traceback(error)}"
             raise ProjectError(
-                f"{source} (`{text}`) could not be imported: {type(error).__name__}: {error}\n"
-                f"{_format_traceback(error, self.folder)}"
+                f"{source} (`{text}`) could not be imported: {_with_relative_paths(message, self)}"
             ) from error
         value: Any = module
         for part in target.name.split("."):
@@ -124,7 +139,7 @@ class AgentProject:
         if not target.is_file:
             return importlib.import_module(target.module)
         path = (self.folder / target.module).resolve()
-        if not path.is_relative_to(self.folder):
+        if not path.is_relative_to(self.root):
             raise ProjectError(f"{source}: `{target.module}` is outside the repository.")
         if not path.is_file():
             raise ProjectError(f"{source}: there is no file `{target.module}` in the repository.")
@@ -132,11 +147,12 @@ class AgentProject:
             raise ProjectError(
                 f"{source}: `{target.module}` is not Python; only Python is supported."
             )
-        return _module_of_file(path, self.folder)
+        return _module_of_file(path, self.folder, self.root)
 
 
-def _module_of_file(path: Path, root: Path) -> ModuleType:
+def _module_of_file(path: Path, project: Path, repository: Path) -> ModuleType:
     """Import a file, as a module of its package if it is in one, for relative imports."""
+    root = project if path.is_relative_to(project) else repository
     folder, names = path.parent, [path.stem]
     while (folder / "__init__.py").is_file() and folder != root.parent:
         names.insert(0, folder.name)
@@ -145,7 +161,7 @@ def _module_of_file(path: Path, root: Path) -> ModuleType:
         _add_to_path(folder)
         return importlib.import_module(".".join(names))
     # A stable, unique name: checkpoints refer to classes by module, and files may share a stem.
-    digest = hashlib.sha256(str(path.relative_to(root)).encode()).hexdigest()[:8]
+    digest = hashlib.sha256(os.path.relpath(path, project).encode()).hexdigest()[:8]
     name = f"{path.stem}_{digest}" if path.stem.isidentifier() else f"graph_{digest}"
     if name in sys.modules:
         return sys.modules[name]
@@ -205,11 +221,15 @@ def _add_to_path(folder: Path, *, last: bool = False) -> None:
         sys.path.insert(0, text)
 
 
-def _format_traceback(error: BaseException, root: Path) -> str:
-    """Return the end of a traceback, without frames of this program and of the import system.
+def _with_relative_paths(text: str, project: AgentProject) -> str:
+    """Return the text with paths that are relative to the project and the environment."""
+    for folder in (project.folder, project.root, Path(sys.prefix)):
+        text = text.replace(f"{folder}{os.sep}", "")
+    return text
 
-    Paths are relative to the repository and the environment.
-    """
+
+def _format_traceback(error: BaseException) -> str:
+    """Return the end of a traceback, without frames of this program and of the import system."""
     own_folder = str(Path(__file__).parent)
     import_system = importlib.__file__
     frames = [
@@ -219,5 +239,4 @@ def _format_traceback(error: BaseException, root: Path) -> str:
     ]
     lines = traceback.format_list(frames[-_TAIL_FRAMES:])
     lines += traceback.format_exception_only(error)
-    text = "".join(lines).rstrip()
-    return text.replace(f"{root}{os.sep}", "").replace(f"{sys.prefix}{os.sep}", "")
+    return "".join(lines).rstrip()

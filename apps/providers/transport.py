@@ -14,6 +14,7 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from uuid import UUID
 
 import h11
@@ -22,7 +23,7 @@ from django.conf import settings
 from apps.core import ssrf
 from apps.core.ssrf import IPAddress
 from apps.providers import errors
-from apps.webhooks.delivery_request import connect
+from apps.webhooks.delivery_request import connect, read_head
 from apps.webhooks.policy import WebhookBlocked, WebhookPolicy, WebhookTarget
 
 MAX_REQUEST_BYTES = 20_971_520
@@ -158,17 +159,11 @@ async def _exchange(
     # A server may respond and close before it has read the whole body.
     with contextlib.suppress(ConnectionError):
         await writer.drain()
-    while True:
-        event = await _next_event(connection, reader)
-        if isinstance(event, h11.Response):
-            response_headers = {
-                name.decode("latin-1"): value.decode("latin-1") for name, value in event.headers
-            }
-            return ProviderResponse(
-                event.status_code, response_headers, _read_body(connection, reader)
-            )
-        if not isinstance(event, h11.InformationalResponse):
-            raise ConnectionResetError
+    response = await read_head(partial(_next_event, connection, reader))
+    response_headers = {
+        name.decode("latin-1"): value.decode("latin-1") for name, value in response.headers
+    }
+    return ProviderResponse(response.status_code, response_headers, _read_body(connection, reader))
 
 
 async def _next_event(connection: h11.Connection, reader: asyncio.StreamReader) -> object:

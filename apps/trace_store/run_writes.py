@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from apps.trace_store.dotted_order import is_far_apart
+from apps.trace_store.filters.terms import RunTerms
 from apps.trace_store.types import Attachment, Payload, RunKey
 
 Row = dict[str, Any]
@@ -99,5 +100,5 @@ class FinishedRun:
     and the totals of the descendants as `sum_...`."""
     payloads: Mapping[Payload, bytes]
     """As returned by `RunStore.compress`."""
-    terms: Sequence[int]
+    terms: RunTerms
     """As returned by `filters.terms.extract_terms`."""

@@ -83,6 +83,39 @@ class UsageCounter(models.Model):
         return f"{self.bytes} bytes in {self.hour:%Y-%m-%d %H}:00"
 
 
+class StorageKind(models.TextChoices):
+    """Stored rows of a workspace that have a limit in bytes."""
+
+    DATASETS = "datasets", "examples with attachments"
+    FEEDBACK = "feedback", "feedback"
+    THREADS = "threads", "threads with runs and checkpoints"
+    STORE = "store", "store items"
+
+
+class StoredBytesQuerySet(models.QuerySet["StoredBytes"]):
+    pass
+
+
+class StoredBytes(WorkspaceOwned):
+    """The measured size of one kind of a workspace's rows; without a row it is 0."""
+
+    kind = models.CharField(max_length=20, choices=StorageKind)
+    size = models.BigIntegerField()
+    measured_at = models.DateTimeField()
+
+    objects = TenantManager(StoredBytesQuerySet)
+    unscoped = StoredBytesQuerySet.as_manager()
+
+    class Meta:
+        base_manager_name = "unscoped"
+        constraints = [
+            models.UniqueConstraint(fields=["workspace", "kind"], name="stored_bytes_once")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.size} bytes"
+
+
 class LimitType(models.TextChoices):
     """A limited measure per calendar hour or month (UTC)."""
 

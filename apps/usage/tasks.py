@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from celery import shared_task, signals
 
-from apps.usage import meter, services
+from apps.usage import meter, services, storage
 
 
 @signals.worker_ready.connect
@@ -17,3 +17,9 @@ def start_meter(**_: object) -> None:
 def update_usage_days() -> None:
     """Update the usage of yesterday and today."""
     services.update_usage_days()
+
+
+@shared_task(name="usage.measure_storage", time_limit=600)
+def measure_storage() -> None:
+    """Measure the stored bytes of all workspaces."""
+    storage.measure()

@@ -12,7 +12,7 @@ from django.shortcuts import redirect
 from django.views.decorators.http import require_http_methods, require_POST
 
 from apps.organizations.permissions import Permission
-from apps.usage import queues, quotas, services
+from apps.usage import queues, quotas, services, storage
 from apps.usage.models import LimitType, UsageDay, UsageLimit
 from apps.web_ui import formatting
 from apps.web_ui.charts import Line, LineChart
@@ -72,6 +72,7 @@ def settings_usage(request: PageRequest) -> HttpResponse:
             (usage, limit_label(usage.limit_type), round(usage.share * 100))
             for usage in quotas.list_limit_usages(caller.workspace_id)
         ],
+        "storage": storage.list_storage(caller.workspace_id),
         "queues": queues.list_usage(caller.organization_id, caller.workspace_id),
         "form": form,
         "may_write": may_write,

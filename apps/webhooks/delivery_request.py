@@ -14,9 +14,9 @@ import hmac
 import os
 import secrets
 import ssl
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from uuid import UUID
 
 import h11
@@ -29,6 +29,7 @@ from apps.webhooks.policy import WebhookBlocked, WebhookPolicy, WebhookTarget
 TIMEOUT_SECONDS = 15.0
 CONNECT_TIMEOUT_SECONDS = 5.0
 MAX_RETRY_AFTER_SECONDS = 3600
+MAX_INFORMATIONAL_RESPONSES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,16 +135,32 @@ async def _post(webhook: WebhookRequest, owner_id: UUID | None) -> h11.Response:
         # A receiver may respond and close before it has read the whole body.
         with contextlib.suppress(ConnectionError):
             await writer.drain()
-        while True:
-            event = connection.next_event()
-            if isinstance(event, h11.Response):
-                return event
-            if event is h11.NEED_DATA:
-                connection.receive_data(await reader.read(65_536))
-            elif not isinstance(event, h11.InformationalResponse):
-                raise ConnectionResetError
+        return await read_head(partial(_next_event, connection, reader))
     finally:
         writer.transport.abort()
+
+
+async def _next_event(connection: h11.Connection, reader: asyncio.StreamReader) -> object:
+    while (event := connection.next_event()) is h11.NEED_DATA:
+        connection.receive_data(await reader.read(65_536))
+    return event
+
+
+async def read_head(next_event: Callable[[], Awaitable[object]]) -> h11.Response:
+    """Return the head of the response, after a few informational ones.
+
+    They take no time to send, so a server could keep the event loop busy with them. Raises
+    `RemoteProtocolError` or `ConnectionResetError`.
+    """
+    for _ in range(MAX_INFORMATIONAL_RESPONSES + 1):
+        event = await next_event()
+        if isinstance(event, h11.Response):
+            return event
+        if not isinstance(event, h11.InformationalResponse):
+            raise ConnectionResetError
+    raise h11.RemoteProtocolError(
+        f"more than {MAX_INFORMATIONAL_RESPONSES} informational responses"
+    )
 
 
 def _accept_any(host: str, addresses: list[IPAddress]) -> list[IPAddress]:

@@ -35,6 +35,8 @@ async def send_email(request: EmailRequest) -> DeliveryResult:
 
 
 def _send(request: EmailRequest) -> None:
+    # Line breaks are refused in a header, and members choose the names in it.
+    subject = " ".join(request.subject.split())
     # One message for each recipient, so that none sees the addresses of the others.
     for recipient in request.recipients:
-        EmailMessage(request.subject, request.text, None, [recipient]).send()
+        EmailMessage(subject, request.text, None, [recipient]).send()

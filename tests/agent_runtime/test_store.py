@@ -18,6 +18,7 @@ from apps.agent_runtime.graph_calls.call_session import GraphCall
 from apps.agent_runtime.hosts.launch import RevisionRef
 from apps.agent_server.models import AgentRun, StoreItem, StoreVector
 from apps.core.json import dumps, loads
+from apps.usage.models import StoredBytes
 from tests.agent_runtime.factories import make_revision, make_run, make_thread
 from tests.agent_runtime.host_launch import launch_unconfined
 
@@ -243,6 +244,21 @@ def test_an_invalid_store_call_raises_in_the_node_and_writes_nothing(run, call, 
     results = run(call)
 
     assert results[0]["error"] == error, results
+    assert not StoreItem.unscoped.exists()
+
+
+def test_a_full_store_refuses_items_and_deletes_them(run, revision, settings):
+    run(("put", [["n"], "k", {"v": 1}]))
+    settings.MAX_STORE_STORAGE_BYTES = 1_048_576
+    StoredBytes(
+        workspace=revision.workspace, kind="store", size=1_048_576, measured_at=timezone.now()
+    ).save()
+
+    results = run(("put", [["n"], "k", {"v": 2}]), ("get", [["n"], "k"]), ("delete", [["n"], "k"]))
+
+    assert results[0]["error"] == "Refused"
+    assert "the maximum of 1 MB of store items" in results[0]["message"]
+    assert results[1]["value"] == {"v": 1}
     assert not StoreItem.unscoped.exists()
 
 

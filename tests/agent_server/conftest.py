@@ -11,6 +11,7 @@ from django.db import connections
 from django.http import HttpResponse
 
 from apps.agent_server.messaging.redis_dispatcher import loop_dispatcher
+from apps.agent_server.models import Thread
 from apps.agent_server.services import assistants
 from apps.agent_server.streaming import hub as hubs
 from apps.api_keys import services as api_keys
@@ -20,7 +21,7 @@ from apps.deployments import routes
 from apps.deployments.models import Deployment
 from tests.agent_server.asgi import Caller
 from tests.agent_server.fake_worker import Worker
-from tests.factories.agent_server import AgentFactory
+from tests.factories.agent_server import AgentFactory, ThreadFactory
 from tests.factories.api_keys import key_for
 from tests.factories.organizations import WorkspaceFactory
 
@@ -36,6 +37,11 @@ def clear_caches() -> Iterator[None]:
 @pytest.fixture
 def agent(db) -> Deployment:
     return AgentFactory()
+
+
+@pytest.fixture
+def thread(agent) -> Thread:
+    return ThreadFactory(deployment=agent)
 
 
 @pytest.fixture

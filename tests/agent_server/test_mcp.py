@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 
+from apps.agent_server.auth import custom_auth
 from apps.agent_server.errors import QueueFull
 from apps.agent_server.mcp import resources
 from apps.agent_server.models import AgentRun, Assistant, Thread
@@ -200,9 +201,7 @@ def test_the_id_of_a_request_is_returned(post, request_id):
     }
 
 
-@pytest.mark.parametrize(
-    "method", ["prompts/list", "completion/complete", "resources/subscribe", "x"]
-)
+@pytest.mark.parametrize("method", ["prompts/delete", "completion/x", "resources/subscribe", "x"])
 def test_other_methods_of_the_protocol_are_unknown(post, method):
     response = post(request(method))
 
@@ -243,7 +242,9 @@ def test_initialize_agrees_on_a_version(post, agent, requested, agreed):
     result = response.json()["result"]
     assert result["protocolVersion"] == agreed
     assert result["capabilities"] == {
+        "completions": {},
         "logging": {},
+        "prompts": {"listChanged": False},
         "tools": {"listChanged": False},
         "resources": {"listChanged": False},
     }
@@ -299,7 +300,9 @@ def test_discovery_names_versions_and_capabilities(post, agent):
     result = post(body, **headers).json()["result"]
 
     assert STATELESS in result["supportedVersions"]
-    assert result["capabilities"].keys() == {"tools", "resources", "logging", "extensions"}
+    assert result["capabilities"].keys() == {
+        *("completions", "extensions", "logging", "prompts", "resources", "tools")
+    }
     assert result["capabilities"]["tools"] == {}
     assert (result["resultType"], result["cacheScope"], result["ttlMs"]) == (
         "complete",
@@ -309,7 +312,7 @@ def test_discovery_names_versions_and_capabilities(post, agent):
     assert result["_meta"][f"{META}serverInfo"]["name"] == agent.name
 
 
-@pytest.mark.parametrize("method", ["initialize", "ping", "prompts/list"])
+@pytest.mark.parametrize("method", ["initialize", "ping", "roots/list"])
 def test_unknown_stateless_method_is_not_found(post, method):
     body, headers = stateless(method)
 
@@ -1150,6 +1153,38 @@ async def test_a_client_with_a_session_is_asked_on_the_stream_of_its_call(call, 
     assert (await in_thread(Thread.unscoped.get, pk=run.thread_id)).temporary
 
 
+@pytest.fixture
+def user_call(agent, asgi_app, monkeypatch) -> Caller:
+    """A user of an agent whose own code lets users see their own threads, and all assistants."""
+    revision = agent.active_revision
+    revision.config = {"auth": {"path": "./auth.py:auth"}}
+    revision.facts = {"auth": {"rules": ["threads.*"]}}
+    revision.save()
+    routes.clear_cache()
+
+    async def answer(_: Any, auth_request: dict[str, Any]) -> dict[str, Any]:
+        user = {"identity": "tom", "permissions": []}
+        return {"user": user, "filters": {"owner": "tom"}, "value": auth_request.get("value")}
+
+    monkeypatch.setattr(custom_auth, "_call_auth_code", answer)
+    return Caller(agent.slug, Authorization="tom")
+
+
+async def test_the_agents_own_code_authorizes_the_run_with_the_answer(user_call, worker):
+    session = await begin_asking_session(user_call)
+    body = request("tools/call", {"name": "agent"})
+
+    async with user_call.open("POST", "/mcp", body, **session) as client:
+        await worker.end(await worker.claim_run(), **QUESTION)
+        await client.wait_until(lambda answer: answer.events)
+        [(_, asked, _)] = client.answer.events
+        await user_call("POST", "/mcp", respond(asked["id"], accept("Rome")), **session)
+        await worker.end(await worker.claim_run(), values={"city": "Rome"})
+        events = (await client.wait_for_end()).events
+
+    assert events[-1][1]["result"]["structuredContent"] == {"city": "Rome"}
+
+
 async def test_an_answer_outlives_a_lost_message(call, worker, monkeypatch):
     """Redis restarts between the answer and the call that waits for it."""
     monkeypatch.setattr("apps.agent_server.web.http_context.HEARTBEAT_SECONDS", 0.2)
@@ -1232,6 +1267,37 @@ def test_answers_that_nobody_asked_for_are_refused(post, request_id):
 
     assert (response.status_code, response.json()["error"]["code"]) == (400, -32600)
     assert response.json()["id"] == request_id
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"mcp_next_run": "x"},
+        {"mcp_next_run": {"a": 1}},
+        {"mcp_answers": 5},
+        {"mcp_answers": ["i1"]},
+        {"mcp_problem": {"a": 1}},
+        {"mcp_session": ["x"]},
+    ],
+)
+def test_metadata_of_a_client_that_looks_like_ours_is_no_server_error(post, asking_run, forged):
+    session = {"Mcp-Session-Id": begin_session(post, "elicitation")}
+    asked = asking_run(session)
+    AgentRun.unscoped.filter(pk=asked.pk).update(metadata={**asked.metadata, **forged})
+
+    response = post(respond(f"{asked.pk}:i1", accept("Rome")), **session)
+
+    assert response.status_code in {202, 400}
+
+
+@pytest.mark.parametrize("request_id", ["\0", {"a": "\0"}, ["\0"], 10**30, "x" * 100_000])
+def test_odd_ids_of_cancelled_requests_are_no_server_errors(post, request_id):
+    session = {"Mcp-Session-Id": begin_session(post)}
+    body = {"jsonrpc": "2.0", "method": "notifications/cancelled"}
+
+    response = post({**body, "params": {"requestId": request_id}}, **session)
+
+    assert response.status_code in {202, 400}
 
 
 async def test_an_answer_that_starts_no_run_ends_the_call(call, worker, monkeypatch):

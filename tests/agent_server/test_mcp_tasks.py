@@ -23,8 +23,11 @@ from tests.agent_server.test_mcp import (
     create_assistant,
     naming,
     stateless,
+    user_call,
 )
 from tests.factories.api_keys import key_for
+
+__all__ = ["user_call"]
 
 EXTENSION = tasks.EXTENSION
 UNKNOWN = -32602
@@ -88,6 +91,16 @@ async def test_a_long_call_is_a_task_that_ends_with_the_result(call, worker):
         "structuredContent": {"a": 1},
         "isError": False,
     }
+
+
+async def test_filters_of_threads_do_not_hide_the_tool(user_call, worker):
+    created = await create_task(user_call)
+    await worker.end(await worker.claim_run(), values={"a": 1})
+
+    task = await request_task(user_call, "get", created)
+
+    assert task["status"] == "completed"
+    assert task["result"]["structuredContent"] == {"a": 1}
 
 
 async def test_a_call_that_ends_soon_is_answered_with_its_result(call, worker, monkeypatch):

@@ -25,7 +25,6 @@ from apps.organizations.models import Membership, WorkspaceMembership
 from apps.organizations.permissions import Permission
 from config.asgi import application
 from tests.agent_server.asgi import Caller
-from tests.factories.agent_server import ThreadFactory
 from tests.factories.api_keys import api_key_row, key_for
 from tests.factories.organizations import (
     MembershipFactory,
@@ -37,11 +36,6 @@ from tests.factories.organizations import (
 HELLO = {"assistant_id": "agent", "input": {"n": 1}}
 REVOKED = {"error": "HTTPException", "message": "401: The API key is no longer valid."}
 SIGNED_OUT = {"error": "HTTPException", "message": "401: The session has ended. Sign in again."}
-
-
-@pytest.fixture
-def thread(agent):
-    return ThreadFactory(deployment=agent)
 
 
 def revoke(key: str) -> None:

@@ -14,7 +14,7 @@ from apps.agent_server.messaging.messages import CALLS, RUNS
 from apps.agent_server.models import AgentRun, Cron
 from apps.agent_server.services import cron_firing
 from apps.deployments import routes, services
-from tests.factories.agent_server import AgentRunFactory, CronFactory, ThreadFactory
+from tests.factories.agent_server import AgentRunFactory, CronFactory
 from tests.factories.api_keys import key_for
 
 STOPPED = (503, "agent_stopped")
@@ -33,11 +33,6 @@ ROUTES = [
     ("put", "/store/items", {"namespace": ["a"], "key": "k", "value": {}}),
     ("post", "/threads/{thread}/commands", {"id": 1, "method": "agent.getTree"}),
 ]
-
-
-@pytest.fixture
-def thread(agent):
-    return ThreadFactory(deployment=agent)
 
 
 @pytest.fixture

@@ -14,14 +14,9 @@ from apps.agent_server.web import http_context as exchanges
 from apps.core.sync_bridge import in_thread
 from tests.agent_server.asgi import Caller
 from tests.agent_server.conftest import drop_connections
-from tests.factories.agent_server import AgentRunFactory, ThreadFactory
+from tests.factories.agent_server import AgentRunFactory
 
 HELLO = {"assistant_id": "agent", "input": {"n": 1}}
-
-
-@pytest.fixture
-def thread(agent):
-    return ThreadFactory(deployment=agent)
 
 
 @pytest.fixture

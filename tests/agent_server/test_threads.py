@@ -191,6 +191,28 @@ def test_search_with_too_many_bytes_is_refused(send, agent, monkeypatch):
     assert len(send("post", "/threads/search", {"limit": 1}).json()) == 1
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"select": ["thread_id", "interrupts"]},
+        {"select": ["thread_id"], "extract": {"text": "values.text"}},
+        {"select": ["thread_id"], "extract": {"asked": "interrupts"}},
+    ],
+)
+def test_parts_of_states_have_the_same_limit(send, agent, monkeypatch, fields):
+    for _ in range(3):
+        asked = {"task": [{"id": "1", "value": "x" * 1_000}]}
+        ThreadFactory(deployment=agent, values={"text": "x" * 1_000}, interrupts=asked)
+    monkeypatch.setattr(threads, "MAX_PAGE_BYTES", 12_000)
+    assert len(send("post", "/threads/search", fields).json()) == 3
+    monkeypatch.setattr(threads, "MAX_PAGE_BYTES", 2_500)
+
+    refused = send("post", "/threads/search", fields)
+
+    assert refused.status_code == 413
+    assert len(send("post", "/threads/search", fields | {"limit": 1}).json()) == 1
+
+
 def test_search_returns_only_selected_fields(send, thread):
     rows = send("post", "/threads/search", {"select": ["thread_id", "status"]})
     rejected = send("post", "/threads/search", {"select": ["secrets"]})
@@ -229,10 +251,11 @@ def test_runs_are_listed_and_read(send, thread):
     assert send("get", f"/threads/{uuid4()}/runs").status_code == 404
 
 
+@pytest.mark.usefixtures("unexpired_caches")
 def test_requests_take_a_fixed_number_of_queries(send, agent, thread, django_assert_num_queries):
     run = AgentRunFactory(thread=thread)
     path = f"/threads/{thread.thread_id}"
-    send("get", path)
+    send("patch", path, {"metadata": {}})
 
     for count, method, address, body in [
         (1, "get", path, None),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from uuid import uuid4
 
@@ -15,7 +16,7 @@ from apps.alerts.services import notices, rules
 from apps.core.secrets import decrypt
 from apps.webhooks import delivery_queue
 from apps.webhooks.delivery_request import DeliveryResult
-from apps.webhooks.email_request import EmailRequest
+from apps.webhooks.email_request import EmailRequest, send_email
 from apps.webhooks.errors import InvalidHeaders
 from apps.webhooks.models import Delivery
 from apps.webhooks.tasks import delivery_worker
@@ -282,6 +283,18 @@ def test_email_is_sent_by_the_worker(running_worker, rule, workspace, settings):
     (message,) = mail.outbox
     assert (message.subject, message.to) == ("Test: Error rate", [member.email])
     assert f"/alerts/{rule.pk}" in message.body
+
+
+def test_line_breaks_in_a_name_add_no_header_and_do_not_stop_the_mail(settings):
+    settings.EMAIL_HOST = "mail.example"
+    subject = "Test: a\r\nBcc: eve@example.com\rb\n\u2028c"
+
+    result = asyncio.run(send_email(EmailRequest(subject, "text", ["ada@example.com"])))
+
+    assert result.is_delivered
+    (message,) = mail.outbox
+    assert message.subject == "Test: a Bcc: eve@example.com b c"
+    assert message.recipients() == ["ada@example.com"]
 
 
 ELSEWHERE = "http://127.0.0.2:9/hook"

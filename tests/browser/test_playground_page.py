@@ -33,6 +33,7 @@ from tests.providers.fake_provider import Reply
 
 __all__ = ["provider"]
 pytestmark = pytest.mark.usefixtures("keys")
+COLUMN = "prompt-column"
 QUESTION = "How long does a refund take?"
 SEARCH = {
     "name": "search",
@@ -166,7 +167,7 @@ def test_model_run_opens_by_key_and_its_reply_streams_without_the_key(session, p
     assert "event: end" in stream
     traffic += [page.content(), stream]
     assert KEY not in "".join(traffic)
-    assert axe_violations(page) == []
+    assert axe_violations(page, COLUMN) == []
 
 
 def test_columns_are_duplicated_run_alone_and_compared_by_keys(session, provider):
@@ -208,7 +209,7 @@ def test_result_of_a_tool_call_continues_the_reply(session, provider):
     page.keyboard.press("Control+Enter")
     field = page.get_by_label("Result of search")
     expect(field).to_have_value("Refunds take five days.")
-    assert axe_violations(page) == []
+    assert axe_violations(page, COLUMN) == []
     provider.answer = Reply(text="Five days.")
     field.fill("Refunds take six days.")
     page.get_by_role("button", name="Continue").click()
@@ -268,12 +269,12 @@ def test_tool_of_a_deployed_agent_is_taken_over_and_called(session, provider):
     page.get_by_role("combobox", name="Results").select_option("agent support")
     expect(page.get_by_role("textbox", name="Name of the tool")).to_have_value("search")
     expect(page.get_by_label("Description of the tool")).to_have_value("Finds documents")
-    assert axe_violations(page) == []
+    assert axe_violations(page, COLUMN) == []
     page.keyboard.press("Control+Enter")
     button = page.get_by_role("button", name="Call it")
     button.click()
     expect(page.get_by_label("Result of search")).to_have_value("Refunds take four days.")
-    assert axe_violations(page) == []
+    assert axe_violations(page, COLUMN) == []
     provider.answer = Reply(text="Four days.")
     page.get_by_label("Result of search").press("Control+Enter")
 
@@ -359,7 +360,7 @@ def test_agent_answers_in_a_column_beside_a_model(session, provider):
     expect(reply.get_by_role("link", name="Open run")).to_have_attribute(
         "href", f"{session.path}/r/{run_id}"
     )
-    assert axe_violations(page) == []
+    assert axe_violations(page, COLUMN) == []
     [body] = [body for path, body in requests if path == "/runs/stream"]
     assert body["assistant_id"] == "a1"
     assert body["context"] == {"tone": "brief"}
@@ -447,7 +448,7 @@ def test_failures_of_providers_are_explained_in_their_column(session, provider):
     button = reply_in(page, "A").get_by_role("button", name="Retry")
     expect(button).to_be_disabled()
     expect(reply_in(page, "B")).to_contain_text("no key for Anthropic")
-    assert axe_violations(page) == []
+    assert axe_violations(page, ".play-columns") == []
     provider.answer = Reply(text="Five days.")
     expect(button).to_be_enabled()
     button.click()
@@ -469,7 +470,7 @@ def test_escape_stops_the_reply_and_the_call_of_the_provider(session, provider):
 
     page.keyboard.press("Control+Enter")
     expect(reply_in(page, "A")).to_contain_text("word")
-    assert axe_violations(page) == []
+    assert axe_violations(page, COLUMN) == []
     page.keyboard.press("Escape")
 
     expect(reply_in(page, "A")).to_have_attribute("data-status", "stopped")
@@ -503,7 +504,7 @@ def test_reply_that_breaks_the_schema_is_marked_at_its_path(session, provider):
     expect(reply_in(page, "A")).to_have_attribute("data-invalid", "")
     expect(reply_in(page, "A").locator("li")).to_contain_text("$.items[0].id")
     expect(reply_in(page, "A").locator("[data-marked]")).to_have_text("id: 1")
-    assert axe_violations(page) == []
+    assert axe_violations(page, COLUMN) == []
 
 
 def test_repeated_runs_state_their_spread_and_their_different_answers(session, provider):
@@ -580,7 +581,7 @@ def test_changed_prompt_is_marked_and_committed(session):
     page.get_by_role("button", name="Save as commit").click()
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text(f"The parent is {head.commit_hash[:8]}.")
-    assert axe_violations(page) == []
+    assert axe_violations(page, "#play-commit") == []
     dialog.get_by_label("What changed").fill("Shorter answers")
     dialog.get_by_role("button", name="Commit").click()
 
@@ -627,7 +628,7 @@ def test_commit_on_a_newer_one_is_rebased_part_by_part(session):
     expect(conflict).to_contain_text("It changed message 2.")
     conflict.get_by_text("See the difference from yours").click()
     expect(conflict.locator("ins")).to_contain_text(["in French"])
-    assert axe_violations(page) == []
+    assert axe_violations(page, "#play-commit") == []
     conflict.get_by_role("button", name="Rebase").click()
     expect(conflict).to_contain_text("with its message 2")
     dialog.get_by_role("button", name="Commit", exact=True).click()
@@ -681,7 +682,7 @@ def test_narrow_screen_shows_one_column_and_the_variables_as_a_sheet(session):
     expect(column(page, "A")).to_be_hidden()
     page.get_by_role("button", name="Variables").click()
     page.get_by_label("tone").fill("calm")
-    assert axe_violations(page) == []
+    assert axe_violations(page, ".play-variables") == []
     page.keyboard.press("Escape")
 
     expect(page.get_by_role("button", name="Variables")).to_be_focused()
@@ -760,7 +761,7 @@ def test_columns_run_over_a_dataset_are_cancelled_resumed_and_recorded(
     lines.nth(1).get_by_role("button", name="Cancel").click()
     work_until(f"{example_count} of {example_count}")
     work_until("cancelled", "B")
-    assert axe_violations(page) == []
+    assert axe_violations(page, ".play-dataset") == []
     expect(page.locator("[data-saved]")).to_have_text("Saved")
 
     open_playground(session)

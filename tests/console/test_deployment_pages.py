@@ -347,7 +347,7 @@ def test_serving_deployment_shows_calls_with_its_address_and_graph(
     url = "https://slipway.example/agents/support"
     assert "Call this agent" not in before
     assert f'get_sync_client(url="{url}", api_key="<your key>")' in content
-    assert "input={'ticket': 'Hello'}" in content
+    assert 'input={"ticket": "Hello"}' in content
     assert f'new Client({{ apiUrl: "{url}", apiKey: "<your key>" }})' in content
     assert f"curl --no-buffer {url}/runs/stream" in content
     assert f'href="{url}/docs"' in content

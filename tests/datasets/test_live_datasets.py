@@ -6,7 +6,6 @@ import asyncio
 import datetime as dt
 import io
 import uuid
-from collections.abc import Iterator
 
 import pytest
 from langsmith import AsyncClient, Client
@@ -19,17 +18,12 @@ from langsmith.schemas import (
 )
 from langsmith.utils import LangSmithConflictError, LangSmithError, LangSmithNotFoundError
 
-from tests.live import Live
+from tests.live_client import client
+
+__all__ = ["client"]
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
 CSV = b"question,answer\nwhy?,so\nwho?,me\n"
-
-
-@pytest.fixture(scope="module")
-def client(live: Live) -> Iterator[Client]:
-    client = Client(api_url=live.api_url, api_key=live.api_key)
-    yield client
-    client.cleanup()
 
 
 def unique(name: str) -> str:

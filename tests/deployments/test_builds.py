@@ -6,7 +6,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from apps.core.instance import Instance
@@ -16,6 +16,7 @@ from apps.deployments.builds import build_context as build_contexts
 from apps.deployments.builds.build import build
 from apps.deployments.models import Deployment, LogLine, RevisionGraph
 from apps.deployments.services import build_turns, progress
+from apps.deployments.statuses import RevisionStatus
 from tests.deployments.repositories import CONFIG, GRAPH, WORKING
 from tests.factories.deployments import DeploymentFactory
 from tests.factories.organizations import WorkspaceFactory
@@ -63,6 +64,25 @@ def read_log(revision):
 
 def revision_folder(revision):
     return RevisionDir.for_attempt(revision.pk, revision.attempt, ORGANIZATION_NUMBER).folder
+
+
+def test_project_may_be_beside_the_folder_of_its_langgraph_json(deployment, repository):
+    """Its graphs and its requirements file are then named by paths that lead out of the folder."""
+    config = {"dependencies": ["../requirements.txt"], "graphs": {"shout": "../agent.py:graph"}}
+    repository.commit(
+        {
+            "deploy/langgraph.json": json.dumps(config),
+            "requirements.txt": "six",
+            "agent.py": f"import helper, six{GRAPH}",
+            "helper.py": "",
+        }
+    )
+    Deployment.unscoped.filter(pk=deployment.pk).update(config_path="deploy/langgraph.json")
+
+    revision = build_revision(deployment)
+
+    assert (revision.status, revision.failure) == ("DEPLOYED", "")
+    assert " + six==" in read_log(revision)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -232,8 +252,10 @@ def test_a_langgraph_that_is_too_old_fails_the_build_by_name(deployment, reposit
 
     revision = build_revision(deployment)
 
-    assert revision.failure.startswith("The dependencies cannot be installed: ")
-    assert "langgraph>=0.4.10" in revision.failure
+    assert revision.failure.startswith(
+        "The dependencies cannot be installed: no versions satisfy both the project's requirements"
+        " and langgraph>=0.4.10, the minimum of this platform and of LangGraph's own server.\n"
+    )
 
 
 def test_a_graph_that_cannot_be_imported_fails_the_build(deployment, repository):
@@ -423,6 +445,24 @@ def test_a_build_whose_deployment_is_deleted_stops(
     assert woken == [True]
     assert "failed" not in caplog.text
     assert not (data_folder / "revisions" / str(revision.pk)).exists()
+
+
+@pytest.mark.parametrize("error", [IntegrityError, KeyError])
+def test_an_error_of_the_platform_fails_the_build_at_once(
+    deployment, repository, monkeypatch, caplog, error
+):
+    repository.commit(WORKING)
+
+    def fail(_context):
+        raise error
+
+    monkeypatch.setattr(build_contexts.BuildContext, "tick", fail)
+
+    revision = build_revision(deployment)
+
+    assert revision.status == RevisionStatus.BUILD_FAILED
+    assert revision.failure.startswith("Internal error of the platform.")
+    assert f"build of revision {revision.pk} failed" in caplog.text
 
 
 def test_an_interrupted_build_stops(deployment, repository, monkeypatch):

@@ -6,7 +6,17 @@ import pytest
 
 from apps.deployments.langgraph_json import ConfigError, keys, parse, sections, server_config
 
-FILES = {"agent.py": "file", "": "folder", "lib": "folder", "lib/graph.py": "file"}
+FILES = {
+    "": "folder",
+    "agent.py": "file",
+    "uv.lock": "file",
+    "lib": "folder",
+    "lib/graph.py": "file",
+    "lib/needs.txt": "file",
+    "app/pyproject.toml": "file",
+    "lib/linked.txt": "link",
+    "linked-folder": "link",
+}
 MINIMAL_CONFIG = {"dependencies": ["."], "graphs": {"agent": "./agent.py:graph"}}
 
 
@@ -35,6 +45,28 @@ def test_dependencies_are_split_into_packages_and_folders():
     assert config.packages == ["langchain-openai>=1", "git+https://git.example/x.git"]
 
 
+@pytest.mark.parametrize(
+    ("entry", "folders", "files"),
+    [
+        ("./lib/needs.txt", [], ["./lib/needs.txt"]),
+        ("lib/needs.txt", [], ["lib/needs.txt"]),
+        ("./lib/linked.txt", [], ["./lib/linked.txt"]),
+        ("app/pyproject.toml", ["app"], []),
+        ("./linked-folder", ["./linked-folder"], []),
+    ],
+)
+def test_files_of_a_project_stand_for_what_they_install(entry, folders, files):
+    config = parse_config(dependencies=[entry])
+
+    assert (config.folders, config.requirement_files, config.packages) == (folders, files, [])
+
+
+def test_variables_may_be_listed_by_name():
+    assert parse_config(env=["API_KEY", "MODEL"]).warnings == [
+        "`env` lists names; the deployment's variables give their values: API_KEY, MODEL."
+    ]
+
+
 def test_paths_are_relative_to_the_file_itself():
     config = parse_config("lib/langgraph.json", dependencies=[".."], graphs={"a": "./graph.py:g"})
 
@@ -47,6 +79,16 @@ def test_a_graph_may_have_a_description():
     assert (config.graphs, config.descriptions) == ({"a": "./agent.py:graph"}, {"a": "Answers"})
 
 
+def test_graphs_may_be_prompts_and_resources():
+    graphs = {"a": "./agent.py:graph", "b": "./agent.py:graph"}
+    config = parse_config(
+        graphs=graphs, mcp={"prompts": ["a"], "resources": {"docs://{page}": "b"}}
+    )
+
+    assert config.sections.mcp.prompts == ["a"]
+    assert config.sections.mcp.resources == {"docs://{page}": "b"}
+
+
 def test_pip_config_file_selects_pip():
     assert parse_config(pip_config_file="agent.py").installer == "pip"
 
@@ -56,6 +98,28 @@ def test_ignored_keys_and_missing_env_file_give_warnings():
         "`image_distro` has no effect here: no container image is built.",
         "`env` is .env, which is not in the repository and therefore ignored.",
     ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "warning"),
+    [
+        ({"dockerfile_lines": ["RUN apt-get install -y curl"]}, "`dockerfile_lines` has no effect"),
+        ({"base_image": "example/image:1"}, "`base_image` has no effect here: agents run in"),
+        ({"ui": {"card": "./card.tsx"}}, "`ui` has no effect here: components of generative UI"),
+        ({"checkpointer": {"path": "./agent.py:s"}}, "`checkpointer.path` has no effect here: the"),
+        ({"name": "Agents", "version": "1.0"}, "`name` is not a key of langgraph.json and has no"),
+    ],
+)
+def test_keys_without_an_effect_give_a_warning(changes, warning):
+    config = parse_config(**changes)
+
+    assert config.warnings[0].startswith(warning)
+    assert len(config.warnings) == len(changes)
+
+
+@pytest.mark.parametrize("empty", [[], {}, "", None])
+def test_an_empty_key_without_an_effect_gives_no_warning(empty):
+    assert parse_config(dockerfile_lines=empty, ui=empty).warnings == []
 
 
 @pytest.mark.parametrize(
@@ -73,7 +137,9 @@ def test_ignored_keys_and_missing_env_file_give_warnings():
         ({"graphs": {"a": "./a.ts:g"}}, "only Python is supported."),
         ({"graphs": {"a": "./a.ts:g"}, "ui": {"b": "c"}}, "only Python is supported."),
         ({"auth": {"path": "./a.ts:g"}}, "only Python is supported."),
-        ({"dependencies": [".", "requirements.txt"]}, "requirements.txt is a file; name its"),
+        ({"dependencies": [".", "requirements.txt"]}, "there is no file requirements.txt in the"),
+        ({"dependencies": ["./no/requirements.txt"]}, "there is no file ./no/requirements.txt in"),
+        ({"dependencies": ["./uv.lock"]}, "./uv.lock is a file; name its folder"),
         ({"graphs": {"a": "./agent.py:g()"}}, "`g()` is not a valid Python name."),
         ({"dependencies": []}, "`dependencies` must be a list with at least one entry"),
         ({"dependencies": ["./no"]}, "there is no folder ./no in the repository."),
@@ -89,6 +155,7 @@ def test_ignored_keys_and_missing_env_file_give_warnings():
             {"pip_installer": "uv", "pip_config_file": "agent.py"},
             "requires `pip_installer` pip or auto",
         ),
+        ({"env": ["A", 1]}, "`env` must be an object of variables"),
         ({"env": 3}, "`env` must be an object of variables or the path of a .env file."),
         ({"auth": {"path": "./a.py:a"}}, "`auth.path`: there is no file ./a.py"),
         ({"auth": {"path": "./agent.py"}}, "`auth.path` is `./agent.py`; it must be"),
@@ -112,23 +179,31 @@ def test_ignored_keys_and_missing_env_file_give_warnings():
             "invalid repetition size",
         ),
         ({"http": {"cors": {"allow_origin_regex": "a" * 501}}}, "longer than 500 characters"),
+        ({"mcp": {"prompts": ["b"]}}, "`mcp`: b is not one of `graphs`."),
+        ({"mcp": {"resources": {"docs://a": "b"}}}, "`mcp`: b is not one of `graphs`."),
+        (
+            {"mcp": {"prompts": ["agent"], "resources": {"docs://a": "agent"}}},
+            "`mcp`: the graph agent is either a prompt or a resource.",
+        ),
+        ({"mcp": {"resources": {"thread:///a": "agent"}}}, "thread: is a scheme of the platform."),
+        ({"mcp": {"tools": []}}, "`mcp.tools` is an unknown key."),
         ({"store": {"index": {"dims": 3}}}, "`store.index.embed`: Field required."),
         ({"store": {"index": {"dims": "3", "embed": "x:y"}}}, "`store.index.dims`: Input should"),
         ({"store": {"index": {"dims": 3, "embed": "./no.py:e"}}}, "there is no file ./no.py"),
         ({"store": {"ttl": {"default_ttl": 0}}}, "`store.ttl.default_ttl`: Input should be gr"),
-        ({"checkpointer": {"path": "./agent.py:s"}}, "`checkpointer`: `path` is not supported"),
         ({"checkpointer": {"ttl": {"strategy": "keep"}}}, "`checkpointer.ttl.strategy`: Input"),
         (
             {"webhooks": {"headers": {"X": "${{ env.SECRET }}"}}},
             "`webhooks`: the header X may only use ${{ env.NAME }} with names that start with",
         ),
         ({"encryption": {"path": "./a.py:a"}}, "has `encryption`, which is not supported"),
-        ({"ui": {"card": "./card.tsx"}}, "has `ui`, which is not supported"),
-        ({"dockerfile_lines": ["RUN x"]}, "has `dockerfile_lines`, which is not supported"),
-        ({"base_image": "x"}, "has `base_image`, which is not supported"),
         ({"source": {"kind": "git"}}, "`source` must be an object with `kind`: uv."),
         ({"source": {"kind": "uv", "root": "lib"}}, "`source`: there is no pyproject.toml in lib."),
-        ({"grahps": {}}, "has the unknown key `grahps`."),
+        ({"grahps": {}}, "has the unknown key `grahps`. Did you mean `graphs`?"),
+        ({"auht": {"path": "./agent.py:a"}}, "Did you mean `auth`?"),
+        ({"authentication": {"path": "./agent.py:a"}}, "Did you mean `auth`?"),
+        ({"Encryption": {}}, "Did you mean `encryption`?"),
+        ({f"x-{number}": 1 for number in range(21)}, "has 21 unknown keys; at most 20 may be."),
     ],
 )
 def test_invalid_configuration_is_rejected_with_a_message(changes, message):
@@ -229,7 +304,7 @@ def read_documented_keys():
 
 def test_documentation_lists_each_key_with_its_support():
     table = read_documented_keys()
-    sections_ = {"auth", "checkpointer", "http", "store"}
+    sections_ = {"auth", "checkpointer", "http", "mcp", "store"}
     expected = {
         **dict.fromkeys(keys.SUPPORTED - sections_, "supported"),
         **dict.fromkeys(keys.IGNORED, "ignored"),
@@ -246,6 +321,7 @@ def test_documentation_lists_each_key_with_its_support():
         ("auth", sections.Auth),
         ("store", sections.Store),
         ("checkpointer", sections.Checkpointer),
+        ("mcp", sections.Mcp),
     ],
 )
 def test_documentation_lists_each_field_of_the_sections(section, model):

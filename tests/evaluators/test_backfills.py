@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.db import OperationalError, connections, transaction
 from django.utils import timezone
 
 from apps.evaluators.code.process import CodeReply
-from apps.evaluators.models import Evaluation, EvaluatorRule, RuleBackfill
+from apps.evaluators.models import Evaluation, Evaluator, EvaluatorRule, RuleBackfill
 from apps.evaluators.services import backfills, spend
+from apps.tracing.services import ensure_project
 from tests.evaluators.conftest import add_run, create_rule, run_code
 from tests.evaluators.test_code_evaluations import replies
+from tests.factories.organizations import WorkspaceFactory
 
 __all__ = ["replies"]
 
@@ -184,6 +188,50 @@ def test_backlog_of_a_rule_is_bounded(api, rule, earlier, monkeypatch):
     assert evaluated() == set(earlier[2:])
 
 
+def test_backfill_that_fails_keeps_no_other_from_its_turn(api, rule, earlier, monkeypatch, caplog):
+    broken = rule(backfill_from=DAY.isoformat())
+    read_page = backfills._read_page
+
+    def read(backfill, *arguments):
+        if str(backfill.rule_id) == broken["id"]:
+            raise RuntimeError
+        return read_page(backfill, *arguments)
+
+    monkeypatch.setattr(backfills, "_read_page", read)
+    rule(backfill_from=DAY.isoformat())
+
+    backfills.advance()
+
+    assert evaluated() == set(earlier)
+    assert "could not be advanced" in caplog.text
+
+
+@pytest.mark.django_db(transaction=True)
+def test_rule_does_not_change_while_a_page_is_enqueued(api, rule, earlier, monkeypatch):
+    created = rule(backfill_from=DAY.isoformat())
+    read_page = backfills._read_page
+    lock = EvaluatorRule.unscoped.select_for_update(no_key=True, nowait=True)
+
+    def change():
+        try:
+            with transaction.atomic():
+                return lock.get(pk=created["id"])
+        except OperationalError:
+            return None
+        finally:
+            connections.close_all()
+
+    def read(*arguments):
+        assert threads.submit(change).result() is None
+        return read_page(*arguments)
+
+    monkeypatch.setattr(backfills, "_read_page", read)
+    with ThreadPoolExecutor(1) as threads:
+        backfills.advance()
+
+    assert evaluated() == set(earlier)
+
+
 def test_evaluated_runs_stay_as_they_are(api, rule, earlier, replies, project):
     created = rule()
     run_id = str(add_run(project.workspace, project, start=DAY))
@@ -250,3 +298,35 @@ def test_rights_and_tenants(api, make_api, workspace, other_workspace, rule):
         assert response.status_code == 404
     assert make_api(workspace, "read").post(url, body).status_code == 403
     assert EvaluatorRule.unscoped.get().backfills.count() == 0
+
+
+@pytest.fixture
+def waiting(rule, monkeypatch):
+    """Ten older backfills of another organization, which all wait for calls of the next day."""
+    monkeypatch.setattr(backfills, "MAX_STEPS", 3)
+    other = WorkspaceFactory()
+    project = ensure_project(other.pk, "other")
+    evaluator = Evaluator(workspace=other, name="e", type="code", code=FUNCTION["code"])
+    evaluator.save(force_insert=True)
+    for number in range(10):
+        row = EvaluatorRule(
+            workspace=other,
+            name=f"r{number}",
+            project=project,
+            evaluator=evaluator,
+            max_calls_per_day=0,
+        )
+        row.save(force_insert=True)
+        RuleBackfill(
+            workspace=other, rule=row, started_from=DAY, started_until=timezone.now()
+        ).save(force_insert=True)
+
+
+def test_waiting_backfills_of_an_organization_do_not_stop_those_of_others(
+    waiting, api, rule, earlier
+):
+    start(api, rule())
+
+    backfills.advance()
+
+    assert evaluated() == set(earlier)

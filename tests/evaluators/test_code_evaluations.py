@@ -419,3 +419,22 @@ def test_old_trials_are_deleted(workspace):
     code_trials.delete_old()
 
     assert not CodeTrial.unscoped.exists()
+
+
+def test_result_of_a_trial_that_no_page_waits_for_is_dropped(workspace, monkeypatch):
+    trial = CodeTrial(
+        workspace=workspace, organization_id=workspace.organization_id, name="x", code="x"
+    )
+    trial.save()
+    job = code_trials.TrialJob(trial.pk, workspace.organization_id, "x", None, b"")
+    read_result = code_trials.read_result
+
+    def stop_waiting(*arguments):
+        CodeTrial.unscoped.all().delete()
+        return read_result(*arguments)
+
+    monkeypatch.setattr(code_trials, "read_result", stop_waiting)
+
+    code_trials.record_end(job, CodeReply(result=1))
+
+    assert not CodeTrial.unscoped.exists()

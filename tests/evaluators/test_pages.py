@@ -8,7 +8,6 @@ import threading
 from datetime import timedelta
 
 import pytest
-from django.db import connections
 from django.utils import timezone
 
 from apps.core.http.loop_response import LoopResponse
@@ -30,6 +29,7 @@ from tests.console.conftest import create_workspace_user, signed_in
 from tests.evaluators.conftest import add_run, create_rule, evaluate, grade
 from tests.factories.evaluators import create_judge_prompt, structured
 from tests.providers.fake_provider import Reply
+from tests.shared_connection import share_connection
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("keys")]
 FORM = {
@@ -60,20 +60,8 @@ def base(workspace):
 @pytest.fixture
 def shared_connection(monkeypatch):
     """Let the threads of a stream use the connection of the test, with its transaction."""
-    own = connections["default"]
-
-    async def call(function, *args, **kwargs):
-        def run():
-            connections["default"] = own
-            return function(*args, **kwargs)
-
-        return await asyncio.to_thread(run)
-
-    own.inc_thread_sharing()
-    for module in (completion, trials, code_trials, views):
-        monkeypatch.setattr(module, "in_thread", call)
-    yield
-    own.dec_thread_sharing()
+    with share_connection(monkeypatch, completion, trials, code_trials, views):
+        yield
 
 
 def read(response) -> str:

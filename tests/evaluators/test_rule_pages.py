@@ -199,6 +199,14 @@ def test_bad_parameters_of_spend_are_refused(api, query, text):
     assert text in response.json()["detail"]
 
 
+@pytest.mark.parametrize("start", ["0001-01-08", "9999-12-25"])
+def test_first_and_last_week_of_the_calendar_have_a_spend(api, start):
+    response = api.get("/v1/platform/evaluators/spend", period_start=start, group_by="evaluator")
+
+    assert response.status_code == 200
+    assert (response.json()["period_start"], response.json()["groups"]) == (start, [])
+
+
 @pytest.mark.usefixtures("shared_connection")
 def test_judge_of_a_rule_is_tried_on_given_values(api, dataset, provider):
     provider.answer = Reply(grade(correctness=False, comment="Wrong."))

@@ -6,21 +6,16 @@ import uuid
 
 import httpx
 import pytest
-from langsmith import Client
 
 from tests.installation import wait_until
+from tests.live_client import client
+
+__all__ = ["client"]
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning"),
     pytest.mark.xdist_group("evaluation"),
 ]
-
-
-@pytest.fixture
-def client(live):
-    client = Client(api_url=live.api_url, api_key=live.api_key)
-    yield client
-    client.cleanup()
 
 
 @pytest.fixture

@@ -16,7 +16,10 @@ from tests.browser.chromium import CHROMIUM_PATH
 from tests.browser.conftest import DEFAULT_TIMEOUT_MS, LOADED, PAGE_STATE, VIEWPORT, open_page
 from tests.browser.test_accessibility import axe_violations
 from tests.installation import wait_until
+from tests.live_client import client
 from tests.required_tools import skip_without
+
+__all__ = ["client"]
 
 pytestmark = [
     skip_without(None if CHROMIUM_PATH else "Chromium is not installed"),
@@ -25,13 +28,6 @@ pytestmark = [
 ]
 CSV = "question,expected\nWhat is 1 + 1?,2\nWhat is 2 + 2?,4\nWhat is 3 + 3?,6\n"
 MAPPING = '{"messages": [{"role": "user", "content": "{{question}}"}]}'
-
-
-@pytest.fixture
-def client(live) -> Iterator[Client]:
-    client = Client(api_url=live.api_url, api_key=live.api_key)
-    yield client
-    client.cleanup()
 
 
 @pytest.fixture

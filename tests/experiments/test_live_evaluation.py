@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,18 +18,14 @@ from langsmith.schemas import Dataset
 
 from tests.installation import wait_until
 from tests.live import Live
+from tests.live_client import client
+
+__all__ = ["client"]
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning"),
     pytest.mark.xdist_group("evaluation"),
 ]
-
-
-@pytest.fixture(scope="module")
-def client(live: Live) -> Iterator[Client]:
-    client = Client(api_url=live.api_url, api_key=live.api_key)
-    yield client
-    client.cleanup()
 
 
 def create_dataset(client: Client, size: int) -> Dataset:

@@ -111,7 +111,7 @@ def test_list_without_experiments_shows_code_that_runs_one(page, url):
 
     assert "No experiments yet" in text
     assert "client.evaluate(" in text
-    assert "data='questions'" in text
+    assert 'data="questions"' in text
 
 
 def test_list_is_paged(page, url, workspace, dataset):

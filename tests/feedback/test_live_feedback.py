@@ -7,7 +7,7 @@ import datetime as dt
 import json
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, TypeVar
 from urllib.request import Request, urlopen
 
@@ -17,17 +17,12 @@ from langsmith.schemas import FeedbackSourceType
 from langsmith.utils import LangSmithConflictError, LangSmithError, LangSmithNotFoundError
 
 from tests.compatibility.chosen_clients import requires_client
-from tests.live import Live
+from tests.live_client import client
+
+__all__ = ["client"]
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
 T = TypeVar("T")
-
-
-@pytest.fixture(scope="module")
-def client(live: Live) -> Iterator[Client]:
-    client = Client(api_url=live.api_url, api_key=live.api_key)
-    yield client
-    client.cleanup()
 
 
 @pytest.fixture

@@ -135,6 +135,7 @@ def test_each_broken_graph_has_a_problem_in_terms_of_its_repository(host):
     agent_host = host(
         {
             "broken.py": "import json\n\ndef make():\n    return missing_name\n\ngraph = make()",
+            "clash.py": "from fine import missing",
             "fine.py": STATE + "graph = build_graph('x')\nnumber = 3",
             "needs.py": "import a_package_that_is_not_there",
             "odd.py": STATE + "def graph(one, two): ...",
@@ -143,6 +144,7 @@ def test_each_broken_graph_has_a_problem_in_terms_of_its_repository(host):
         graphs={
             "broken": "./broken.py:graph",
             "absent": "./absent.py:graph",
+            "clash": "./clash.py:graph",
             "nameless": "./fine.py:other",
             "number": "./fine.py:number",
             "outside": "../../etc/hosts.py:x",
@@ -165,6 +167,10 @@ def test_each_broken_graph_has_a_problem_in_terms_of_its_repository(host):
     assert "line 4, in make" in problems["broken"]
     assert "graph_host" not in problems["broken"]
     assert problems["absent"] == "Graph `absent`: there is no file `./absent.py` in the repository."
+    assert problems["clash"].splitlines()[0] == (
+        "Graph `clash` (`./clash.py:graph`) could not be imported: "
+        "ImportError: cannot import name 'missing' from 'fine' (fine.py)"
+    )
     assert problems["nameless"].startswith("Graph `nameless`: `./fine.py` has no `other`.")
     assert problems["number"] == (
         "Graph `number` is a int; it must be a compiled graph, a graph builder, "

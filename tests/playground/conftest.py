@@ -2,11 +2,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.db import connections
 from django.http.response import HttpResponseBase
 from django.test import Client
 
@@ -16,6 +15,7 @@ from apps.playground.api import views as api_views
 from apps.playground.services import completion, streaming
 from apps.trace_store.postgres import partitions
 from tests.providers.conftest import keys, provider
+from tests.shared_connection import share_connection
 from tests.tracing.conftest import api, make_api, objects, page
 
 __all__ = ["api", "keys", "make_api", "objects", "page", "provider"]
@@ -31,20 +31,8 @@ def forget_partitions() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def shared_connection(db, monkeypatch) -> Iterator[None]:
     """Let the threads of streams use the connection of the test, with its transaction."""
-    own = connections["default"]
-
-    def run(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        connections["default"] = own
-        return function(*args, **kwargs)
-
-    async def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        return await asyncio.to_thread(run, function, *args, **kwargs)
-
-    own.inc_thread_sharing()
-    for module in (streaming, completion, api_views):
-        monkeypatch.setattr(module, "in_thread", call)
-    yield
-    own.dec_thread_sharing()
+    with share_connection(monkeypatch, streaming, completion, api_views):
+        yield
 
 
 @pytest.fixture

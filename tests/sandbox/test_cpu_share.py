@@ -7,10 +7,10 @@ import contextlib
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 
 from apps.deployments.sandbox import InvalidPolicy, cpu_groups, usage, watchdog
@@ -22,15 +22,21 @@ from tests.required_tools import skip_now
 
 from .test_lifetime import wait_until_gone
 
+# All start at once: after the first, the others would be forked with the lowest priority.
 BUSY = """
 import os, sys, time
+start, end = os.pipe()
 for _ in range(int(sys.argv[1])):
     if os.fork() == 0:
+        os.close(end)
         if sys.argv[2] == "sessions":
             os.setsid()
+        os.read(start, 1)
         while True:
             pass
-print("lit", flush=True)
+print("ready", flush=True)
+sys.stdin.readline()
+os.close(end)
 time.sleep(600)
 """
 ATTACKERS = 200
@@ -131,21 +137,35 @@ def test_code_cannot_change_the_priority_of_its_session(folders):
     assert result.output.split() == ["EROFS", "EROFS", "EROFS"]
 
 
-def start_competitor() -> subprocess.Popen:
-    """A busy process in a session of its own, as those of the platform."""
-    command = [sys.executable, "-I", "-S", "-c", "while True: pass"]
+def start_competitor(cpu: int) -> subprocess.Popen:
+    """A busy process in a session of its own, as those of the platform.
+
+    On one CPU: two on the same would leave another one to the attackers, whatever their weights.
+    """
+    script = f"import os; os.sched_setaffinity(0, [{cpu}])\nwhile True: pass"
+    command = [sys.executable, "-I", "-S", "-c", script]
     return subprocess.Popen(command, start_new_session=True)
 
 
 def used_seconds(pids) -> float:
-    total = 0.0
+    """In nanoseconds of the scheduler: each of 200 processes may use less than a clock tick."""
+    total = 0
     for pid in pids:
-        try:
-            times = psutil.Process(pid).cpu_times()
-        except psutil.NoSuchProcess:
-            continue
-        total += times.user + times.system
-    return total
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            total += int(Path(f"/proc/{pid}/schedstat").read_text().split()[0])
+    return total / 1e9
+
+
+def test_the_watchdog_has_priority_over_what_it_stops(folders):
+    """Without control groups, the busy threads of an agent must not keep it waiting."""
+    with folders.start("input()", stdin=-1):
+        [thread] = [t for t in threading.enumerate() if t.name == "sandbox-watchdog"]
+        expected = -15 if watchdog._may_raise_priorities() else 0
+        wait_until(
+            lambda: os.getpriority(os.PRIO_PROCESS, thread.native_id) == expected, "the priority"
+        )
+
+    assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == 0
 
 
 @pytest.mark.slow  # it loads the machine
@@ -161,16 +181,18 @@ def test_many_busy_processes_leave_the_platform_its_share(
     if not has_groups:
         monkeypatch.setattr(cpu_groups.cpu_groups, "create", lambda *_, **__: None)
     competitors = []
-    with folders.start(BUSY, str(ATTACKERS), kind, stdout=subprocess.PIPE) as attack:
+    with folders.start(BUSY, str(ATTACKERS), kind, stdin=-1, stdout=-1) as attack:
         try:
             if has_groups and attack.cpu_group is None:
                 skip_now("this machine lets the tests create no CPU group")
-            competitors += [start_competitor() for _ in range(os.cpu_count() or 1)]
+            competitors += [start_competitor(cpu) for cpu in os.sched_getaffinity(0)]
             if not has_groups and kind == "sessions" and watchdog._has_autogroup():
                 assert attack.wait(120) == 128 + 9
                 assert "sessions" in attack.stopped_because
                 return
-            read_line(attack.stdout, 120)
+            assert read_line(attack.stdout, 120) == b"ready\n"
+            attack.stdin.write(b"start\n")
+            attack.stdin.flush()
             if not has_groups:
                 wait_until_idle(attack)
             tree = usage.process_tree(attack.pid)

@@ -6,18 +6,23 @@ import gzip
 import socket
 import threading
 import time
+import tracemalloc
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
 from apps.core.errors import RateLimited
-from apps.exports import writers
+from apps.exports import runner, s3_writer, writers
 from apps.exports.errors import WriteFailed
-from apps.exports.models import Destination
+from apps.exports.models import BulkExport, Destination, DestinationKind, ExportPart
 from apps.ingest import decoders, request_body
 from apps.ingest.errors import BadBody
+from apps.organizations.models import Workspace
+from apps.tracing.services import ensure_project
+from tests.factories.organizations import WorkspaceFactory
 
 EMPTY_MEMBER = gzip.compress(b"")
 
@@ -139,3 +144,107 @@ def test_destination_tests_hold_few_threads(
 
     assert results.count(WriteFailed) == 2
     assert results.count(RateLimited) == 8
+
+
+def test_file_of_an_export_ends_at_its_deadline(
+    destination: Destination, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It holds a thread of the worker; a timeout of the socket restarts with each byte."""
+    monkeypatch.setattr(writers, "_WRITE_SECONDS", 0.5)
+    writer = writers.create_writer(destination)
+
+    with pytest.raises(WriteFailed, match="did not respond"):
+        writers.write(writer, "file", b"content")
+
+
+@pytest.fixture
+def flooding_server() -> Iterator[str]:
+    """An S3 endpoint that answers each request with bytes without end."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    threads: list[threading.Thread] = []
+
+    def flood(connection: socket.socket) -> None:
+        with connection:
+            try:
+                connection.recv(65_536)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")
+                while True:
+                    connection.sendall(bytes(65_536))
+            except OSError:
+                return
+
+    def accept() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            threads.append(threading.Thread(target=flood, args=[connection]))
+            threads[-1].start()
+
+    accepting = threading.Thread(target=accept)
+    accepting.start()
+    yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    listener.shutdown(socket.SHUT_RDWR)
+    listener.close()
+    for thread in (accepting, *threads):
+        thread.join()
+
+
+def test_response_without_end_takes_little_memory(settings: Any, flooding_server: str) -> None:
+    settings.ALLOW_PRIVATE_ADDRESSES = True
+    config = {"bucket_name": "bucket", "endpoint_url": flooding_server, "region": "us-east-1"}
+    destination = Destination(config=config)
+    destination.set_credentials({"access_key_id": "a", "secret_access_key": "b"})
+    writer = writers.create_writer(destination)
+
+    tracemalloc.start()
+    with pytest.raises(WriteFailed, match="more than 1048576 bytes"):
+        writer.put("file", b"content")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert peak < 16 * s3_writer.MAX_RESPONSE_BYTES
+
+
+@pytest.mark.django_db
+def test_exports_of_an_organization_hold_one_thread_of_a_worker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Eight slices run at the same time, as by the threads of a worker."""
+    attacker = WorkspaceFactory()
+    sibling = WorkspaceFactory(organization=attacker.organization)
+    others = [WorkspaceFactory() for _ in range(3)]
+    for workspace in (attacker, sibling, attacker, *others):
+        create_part(workspace)
+    held: list[list[UUID]] = []
+    open_parts: list[UUID] = []
+
+    def hold(part: ExportPart, _: float) -> None:
+        open_parts.append(part.workspace.organization_id)
+        held.append([*open_parts])
+        if len(held) < 8:
+            runner.run_slice(seconds=60)
+        open_parts.pop()
+
+    monkeypatch.setattr(runner, "_run_part", hold)
+    runner.run_slice(seconds=60)
+
+    assert max(map(len, held)) == runner.MAX_CONCURRENT
+    assert all(len(set(organizations)) == len(organizations) for organizations in held)
+    assert len(held) == 6
+
+
+def create_part(workspace: Workspace) -> None:
+    """Create an export that has one part."""
+    day = datetime(2026, 3, 1, tzinfo=UTC)
+    destination = Destination(workspace=workspace, name="d", kind=DestinationKind.PLATFORM)
+    destination.save(force_insert=True)
+    project = ensure_project(workspace.pk, f"exported {uuid4()}")
+    export = BulkExport(
+        workspace=workspace, destination=destination, project=project, start_time=day
+    )
+    export.save(force_insert=True)
+    ExportPart.objects.for_workspace(workspace).create(
+        workspace=workspace, export=export, start_time=day, end_time=day + timedelta(days=1)
+    )

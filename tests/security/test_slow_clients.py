@@ -196,7 +196,9 @@ def test_declared_bodies_hold_no_memory() -> None:
         bridge = WSGIBridge(serve_file_or_text, lambda _: _owner("attacker"))
         clients = [Client(build_scope("POST", content_length=str(25 * MB))) for _ in range(50)]
         tasks = [asyncio.create_task(client.call(bridge)) for client in clients]
-        await asyncio.sleep(0.05)
+        async with asyncio.timeout(60):
+            while not all(client.receive_count for client in clients):  # each body is awaited
+                await asyncio.sleep(0.01)
         used = body_memory_budget.used
         for client in clients:
             client.has_left.set()
@@ -265,6 +267,18 @@ def test_unauthenticated_senders_get_an_eighth_per_address(settings: Any) -> Non
             second.add(20)
 
 
+class WatchedQueue(asyncio.Queue[dict[str, Any]]):
+    """Tells when its next message is awaited."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_awaited = asyncio.Event()
+
+    async def get(self) -> dict[str, Any]:
+        self.is_awaited.set()
+        return await super().get()
+
+
 async def open_large_request(path: str, **headers: str) -> AsgiRequest:
     """Declare 20 MB and send none of them."""
     request = AsgiRequest("POST", path, headers, b"")
@@ -272,7 +286,7 @@ async def open_large_request(path: str, **headers: str) -> AsgiRequest:
         *(h for h in request._scope["headers"] if h[0] != b"content-length"),
         (b"content-length", b"%d" % (20 * MB)),
     ]
-    request._incoming = asyncio.Queue()
+    request._incoming = WatchedQueue()
     return request
 
 
@@ -297,8 +311,9 @@ async def test_platform_route_authenticates_before_it_reads(asgi_app: None, key:
     async with await open_large_request("/runs/multipart", **{"X-Api-Key": "slip_x"}) as request:
         unknown = await asyncio.wait_for(request.wait_for_end(), 10)
     async with await open_large_request("/runs/multipart", **{"X-Api-Key": key}) as request:
-        await asyncio.sleep(0.2)
-        assert request.answer.status == 0  # the body is awaited
+        assert isinstance(request._incoming, WatchedQueue)
+        await asyncio.wait_for(request._incoming.is_awaited.wait(), 60)
+        assert request.answer.status == 0
 
     assert (refused.status, unknown.status) == (401, 401)
     assert body_memory_budget.used == 0

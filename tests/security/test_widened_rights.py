@@ -11,7 +11,13 @@ import pytest
 
 from apps.audit.models import Entry
 from apps.organizations.errors import PermissionEscalation
-from apps.organizations.models import Invitation, Membership, Role, WorkspaceMembership
+from apps.organizations.models import (
+    Invitation,
+    Membership,
+    Role,
+    WorkspaceMembership,
+    WorkspaceSecret,
+)
 from apps.organizations.permissions import Level, permission_names
 from apps.organizations.services import caller_for, organization_caller_for, roles
 from tests.factories.agent_server import AgentFactory
@@ -289,6 +295,10 @@ def test_impersonated_session_grants_no_lasting_access(workspace, owner, imperso
         ),
         "create a key": ("post", "/api-key", {"description": "mine"}),
         "create a personal key": ("post", "/api-key/current", {"description": "mine"}),
+        "send the calls of models elsewhere": (
+            "post", "/workspaces/current/secrets",
+            [{"key": "OPENAI_BASE_URL", "value": "https://operator.example/v1"}],
+        ),
         "replace the webhook secret": ("post", f"/v2/deployments/{agent.pk}/webhook-secret", {}),
         "read the webhook secret": ("get", f"/v2/deployments/{agent.pk}/webhook-secret", None),
     }  # fmt: skip
@@ -313,6 +323,9 @@ def state(organization):
     return [
         list(rows.order_by("pk").values())
         for rows in (
+            WorkspaceSecret.objects.across_workspaces(reason="compares all").filter(
+                workspace__organization=organization
+            ),
             Membership.objects.filter(organization=organization),
             WorkspaceMembership.objects.filter(workspace__organization=organization),
             Invitation.objects.filter(organization=organization),

@@ -17,7 +17,7 @@ from apps.ingest.services import ingest_runs
 from apps.trace_store import ChangedRun, RunQuery, filters, run_store
 from apps.trace_store.filters.terms import TermKind, hash_term
 from apps.trace_store.postgres.postprocess import processor, queue
-from apps.trace_store.postgres.postprocess.term_index import salt_terms
+from apps.trace_store.postgres.postprocess.term_index import salt_terms, salted_marks
 from apps.tracing.services import ensure_project
 from tests.factories.organizations import WorkspaceFactory
 from tests.factories.tracing import end_fields, ingest, read_run, start_fields, stored_run, wire_run
@@ -36,10 +36,11 @@ def read_pending(workspace):
 def read_terms(workspace, run_id):
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT terms FROM trace_store_run_terms WHERE workspace_id = %s AND id = %s",
+            "SELECT terms, tsvector_to_array(words) FROM trace_store_run_terms"
+            " WHERE workspace_id = %s AND id = %s",
             [workspace.pk, run_id],
         )
-        return [set(row[0]) for row in cursor.fetchall()]
+        return [{*hashes, *words} for hashes, words in cursor.fetchall()]
 
 
 def read_totals(run_id):
@@ -192,22 +193,20 @@ def test_a_second_processor_skips_a_claimed_workspace_and_takes_another(transact
 
 
 def test_terms_are_salted_by_workspace_and_updated_with_the_run(workspace):
-    run = wire_run(outputs={"answer": "first"})
+    run = wire_run(name="step", outputs={"answer": "first"})
     ingest(workspace, run)
     processor.process_all()
     (before,) = read_terms(workspace, run["id"])
 
-    ingest_patch(workspace, end_fields(run | {"outputs": {"answer": "second"}}))
+    ingest_patch(workspace, end_fields(run | {"outputs": {"answer": "second"}, "error": "late"}))
     processor.process_all()
     (after,) = read_terms(workspace, run["id"])
 
-    first, second = salt_terms(
-        workspace.pk, [hash_term(TermKind.WORD, "first"), hash_term(TermKind.WORD, "second")]
-    )
-    assert first in before
-    assert second not in before
-    assert second in after
-    assert first not in after
+    marks = salted_marks(workspace.pk)
+    (name,) = salt_terms(workspace.pk, [hash_term(TermKind.NAME, "step")])
+    assert {name, f"{marks['o']}first", f"{marks['/']}status:success"} <= before
+    assert {name, f"{marks['o']}second", f"{marks['/']}status:error"} <= after
+    assert not {f"{marks['o']}first", f"{marks['/']}status:success"} & after
 
 
 def test_totals_are_stored_in_the_ancestors_and_read_from_there(workspace):

@@ -116,3 +116,20 @@ def test_interrupt_and_text_without_frames_have_no_frames():
     )
     assert build_error("").title == ""
     assert len(build_error("x" * 100_000).text) == MAX_TEXT
+
+
+def test_repr_of_several_lines_is_read_as_a_message_of_several_lines():
+    report = build_error(r"RecursionError('Limit of 2 reached.\nSee \'docs\'')")
+
+    assert report.title == "RecursionError: Limit of 2 reached."
+    assert report.details == "See 'docs'"
+
+
+def test_message_that_is_no_repr_stays():
+    for message in (
+        r"Error('a\nb') and more",
+        r"Error('a\x\n')",
+        r"Error('\N{no}\n')",
+        "Error('a')",
+    ):
+        assert build_error(message).title == message

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -12,17 +11,12 @@ from langsmith.run_helpers import get_current_run_tree, tracing_context
 from langsmith.schemas import Attachment, Run
 from langsmith.utils import LangSmithAuthError, LangSmithError, LangSmithNotFoundError
 
-from tests.live import Live
+from tests.live_client import client
+
+__all__ = ["client"]
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
 PICTURE = b"\x89PNG\r\n\x1a\n\x00\xff"
-
-
-@pytest.fixture
-def client(live: Live) -> Iterator[Client]:
-    client = Client(api_url=live.api_url, api_key=live.api_key)
-    yield client
-    client.cleanup()
 
 
 @pytest.fixture

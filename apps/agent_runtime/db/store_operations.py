@@ -28,6 +28,8 @@ from apps.agent_server.store.statements import ItemKey, Statement, StoreOwner, V
 from apps.core import errors
 from apps.core.json import loads_small, storable
 from apps.graph_host.wire import MALFORMED, as_bytes
+from apps.usage import storage
+from apps.usage.models import StorageKind
 
 logger = logging.getLogger(__name__)
 
@@ -139,9 +141,12 @@ class StoreExecutor:
         token: FencingToken,
     ) -> None:
         fence = statements.fence(*token)
+        kind = StorageKind.STORE
+        full = Statement(storage.IS_FULL, [owner.workspace_id, kind.value, storage.limit_of(kind)])
         async with self._pool.transaction() as connection:
             async with connection.pipeline():
                 lock = await _run(connection, statements.lock_attempt(*token))
+                fullness = await _run(connection, full)
                 # All transactions write in key order, which prevents deadlocks.
                 for namespace, key in sorted(puts):
                     item_key = ItemKey(list(namespace), key)
@@ -149,6 +154,9 @@ class StoreExecutor:
                         await _run(connection, query)
             if await lock.fetchone() is None:
                 raise StaleToken
+            is_growing = any(put.value is not None for put in puts.values())
+            if is_growing and await fullness.fetchone() is not None:
+                raise storage.StorageFull(kind)
 
 
 async def _run_reads(connection: Connection, reads: Sequence[ReadOperation]) -> list[Any]:

@@ -1,4 +1,7 @@
-"""The endpoint of the Model Context Protocol: assistants are tools, threads are resources."""
+"""The endpoint of the Model Context Protocol: assistants are tools, threads are resources.
+
+Graphs that `mcp` in langgraph.json names are prompts and resources instead of tools.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,16 @@ from apps.agent_server import prepared_sql
 from apps.agent_server.endpoints import mcp_calls, mcp_tasks
 from apps.agent_server.endpoints.endpoint import EndpointGroup, Result, json_response
 from apps.agent_server.endpoints.mcp_calls import respond, server_of
-from apps.agent_server.mcp import asking_runs, log_messages, resources, sessions, tasks, tools
+from apps.agent_server.mcp import (
+    asking_runs,
+    completions,
+    log_messages,
+    prompts,
+    resources,
+    sessions,
+    tasks,
+    tools,
+)
 from apps.agent_server.mcp.questions import offered_by, to_questions
 from apps.agent_server.mcp.sessions import Session
 from apps.agent_server.scope import Scope
@@ -115,8 +127,15 @@ def _handle(context: HttpRequestContext, message: McpMessage) -> Result:
             return _list_tools(context, message)
         if message.method == "tools/call":
             return mcp_calls.call_tool(context, message, session)
+        if message.method == "prompts/list":
+            return _list_prompts(context, message)
+        if message.method == "prompts/get":
+            return mcp_calls.get_prompt(context, message, session)
+        if message.method == "completion/complete":
+            completion = completions.complete(context.admission, message.params)
+            return respond(context, message, {"completion": completion})
         if message.method.startswith("resources/"):
-            return _handle_resources(context, message)
+            return _handle_resources(context, message, session)
         if message.method == "logging/setLevel" and not message.is_stateless:
             return _set_log_level(context, message, session)
         if message.is_stateless and message.method in tasks.METHODS:
@@ -222,28 +241,26 @@ def _unknown_request(request_id: str | int | None) -> RpcError:
 # Resources
 
 
-def _handle_resources(context: HttpRequestContext, message: McpMessage) -> Response:
-    """List and read threads; `http.disable_threads` hides them here, too."""
-    is_offered = not context.admission.route.serving.http.disable_threads
+def _handle_resources(
+    context: HttpRequestContext, message: McpMessage, session: Session | None
+) -> Result:
+    """List and read resources; `http.disable_threads` hides the threads here, too."""
+    has_threads = not context.admission.route.serving.http.disable_threads
     result: JSONObject = {}
     if message.method == "resources/templates/list":
-        result["resourceTemplates"] = [resources.TEMPLATE] if is_offered else []
+        scope = context.admission.resolve_scope("assistants", "search")
+        named = resources.list_named(scope, are_templates=True)
+        result["resourceTemplates"] = [*named, *([resources.TEMPLATE] if has_threads else [])]
     elif message.method == "resources/list":
-        page, next_cursor = (
-            resources.list_page(context.admission, list_cursor(message))
-            if is_offered
-            else ([], None)
-        )
-        result["resources"] = page
-        if next_cursor is not None:
-            result["nextCursor"] = next_cursor
+        result |= _list_resources(context, message, has_threads=has_threads)
     elif message.method == "resources/read":
-        uri = message.params.get("uri")
-        if not isinstance(uri, str):
-            raise RpcError(messages.INVALID_PARAMS, "uri: must be a string.")
+        uri = _read_uri(message)
+        call = mcp_calls.read_resource(context, message, session, uri)
+        if call is not None:
+            return call
         # Without a prefix, no thread matches.
         content = resources.read(
-            context.admission, uri if is_offered else "", is_stateless=message.is_stateless
+            context.admission, uri if has_threads else "", is_stateless=message.is_stateless
         )
         result["contents"] = [content]
     else:
@@ -251,13 +268,52 @@ def _handle_resources(context: HttpRequestContext, message: McpMessage) -> Respo
     return respond(context, message, {**result, **cache_hints(message)})
 
 
-# Tools
+def _list_resources(
+    context: HttpRequestContext, message: McpMessage, *, has_threads: bool
+) -> JSONObject:
+    """A page of threads; the first one begins with the addresses of langgraph.json."""
+    cursor = list_cursor(message)
+    page: list[JSONObject] = []
+    next_cursor = None
+    if cursor is None:
+        scope = context.admission.resolve_scope("assistants", "search")
+        page = resources.list_named(scope, are_templates=False)
+    if has_threads:
+        threads_page, next_cursor = resources.list_page(context.admission, cursor)
+        page += threads_page
+    return {"resources": page, **({} if next_cursor is None else {"nextCursor": next_cursor})}
+
+
+def _read_uri(message: McpMessage) -> str:
+    uri = message.params.get("uri")
+    if not isinstance(uri, str):
+        raise RpcError(messages.INVALID_PARAMS, "uri: must be a string.")
+    return uri
+
+
+# Tools and prompts
 
 
 def _list_tools(context: HttpRequestContext, message: McpMessage) -> Response:
     scope = context.admission.resolve_scope("assistants", "search")
     page, next_cursor = tools.list_page(scope, list_cursor(message))
-    result: JSONObject = {"tools": [tool.as_json() for tool in page], **cache_hints(message)}
+    return _respond_page(context, message, "tools", [tool.as_json() for tool in page], next_cursor)
+
+
+def _list_prompts(context: HttpRequestContext, message: McpMessage) -> Response:
+    scope = context.admission.resolve_scope("assistants", "search")
+    page, next_cursor = prompts.list_page(scope, list_cursor(message))
+    return _respond_page(context, message, "prompts", page, next_cursor)
+
+
+def _respond_page(
+    context: HttpRequestContext,
+    message: McpMessage,
+    name: str,
+    page: list[JSONObject],
+    next_cursor: str | None,
+) -> Response:
+    result: JSONObject = {name: page, **cache_hints(message)}
     if next_cursor is not None:
         result["nextCursor"] = next_cursor
     return respond(context, message, result)

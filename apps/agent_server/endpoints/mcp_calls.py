@@ -1,4 +1,7 @@
-"""Calls of MCP tools: runs of assistants, their questions to clients, and their results."""
+"""Calls of MCP: runs of assistants, their questions to clients, and their results.
+
+A call is a tool's; prompts and resources of graphs are calls with another result.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,25 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db import transaction
 
 from apps.agent_server import prepared_sql, results
 from apps.agent_server.auth.access import Admission
+from apps.agent_server.auth.custom_auth import AuthPending
 from apps.agent_server.endpoints.endpoint import Result
 from apps.agent_server.errors import ThreadNotFound
-from apps.agent_server.mcp import asking_runs, log_messages, questions, tasks, tools
+from apps.agent_server.mcp import (
+    asking_runs,
+    log_messages,
+    prompts,
+    questions,
+    resources,
+    tasks,
+    tools,
+)
 from apps.agent_server.mcp.asking_runs import CallState, LockedRun
 from apps.agent_server.mcp.content import to_content
 from apps.agent_server.mcp.questions import Question, to_questions, to_requests
@@ -36,15 +48,19 @@ from apps.core.ids import uuid7
 from apps.core.json import dumps_text, loads, loads_exact
 from apps.core.mcp import messages
 from apps.core.mcp.messages import McpMessage, RpcError
-from apps.core.mcp.server import McpServer, failure, success, tool_call
+from apps.core.mcp.server import McpServer, cache_hints, failure, success, tool_call
 from apps.core.sync_bridge import in_thread
 from apps.organizations.permissions import Permission
 
 JSONObject = dict[str, Any]
 Beat = Callable[[], Awaitable[None]]
 """Keeps a quiet connection open."""
+ToResult = Callable[[Any, Tool], JSONObject]
+"""Makes the result of what a run that asks nothing returned."""
 SERVER_CAPABILITIES: JSONObject = {
+    "completions": {},
     "logging": {},
+    "prompts": {"listChanged": False},
     "tools": {"listChanged": False},
     "resources": {"listChanged": False},
 }
@@ -62,12 +78,21 @@ def respond(context: HttpRequestContext, message: McpMessage, result: JSONObject
     return Response(server_of(context).encode(message, result))
 
 
+class Callee(NamedTuple):
+    """What is called: an assistant as a tool, a prompt or a resource."""
+
+    tool: Tool
+    state_name: str
+    """Its name in the state that clients carry, unlike that of another callee."""
+    to_result: ToResult
+
+
 @dataclass(frozen=True, slots=True)
 class McpCall:
-    """A tool call whose run was created."""
+    """A call whose run was created."""
 
     message: McpMessage
-    tool: Tool
+    callee: Callee
     scope: Scope
     admission: Admission
     run_id: UUID
@@ -82,6 +107,9 @@ class McpCall:
     """The least level of the log messages that the client wants."""
 
     def encode(self, result: JSONObject) -> bytes:
+        """Encode a result. Raises `RpcError` for a failure that is not the result of a tool."""
+        if result.get("isError") and self.message.method != "tools/call":
+            raise RpcError(messages.INTERNAL_ERROR, result["content"][0]["text"])
         return self.server.encode(self.message, result)
 
 
@@ -107,7 +135,12 @@ def _metadata(message: McpMessage, session: Session | None) -> JSONObject:
 
 def _may_be_task(message: McpMessage) -> bool:
     """Whether the result may be a task; a client that follows the progress waits instead."""
-    return message.is_stateless and tasks.is_offered(message) and message.progress_token is None
+    return (
+        message.is_stateless
+        and message.method == "tools/call"
+        and tasks.is_offered(message)
+        and message.progress_token is None
+    )
 
 
 def call_tool(context: HttpRequestContext, message: McpMessage, session: Session | None) -> Result:
@@ -117,34 +150,92 @@ def call_tool(context: HttpRequestContext, message: McpMessage, session: Session
     tool = tools.find(context.admission.resolve_scope("assistants", "search"), name)
     if message.is_stateless:
         tool.check_headers(context.headers, arguments)
+    problem = tool.schemas.describe_problem(arguments)
+    if problem is not None:
+        return respond(context, message, failure(f"Invalid arguments: {problem}"))
+    to_result = partial(to_call_result, has_links=message.has_links)
+    return _call(context, message, session, Callee(tool, tool.name, to_result), arguments)
+
+
+def get_prompt(context: HttpRequestContext, message: McpMessage, session: Session | None) -> Result:
+    """Run the assistant of a prompt for its messages."""
+    name = message.params.get("name")
+    if not isinstance(name, str):
+        raise RpcError(messages.INVALID_PARAMS, "name: must be a string.")
+    context.admit(Permission.AGENTS_RUN)
+    prompt = prompts.find(context.admission.resolve_scope("assistants", "search"), name)
+    arguments = prompts.read_arguments(prompt, message.params.get("arguments"))
+    to_result = partial(prompts.to_result, has_links=message.has_links)
+    callee = Callee(prompt, f"{prompts.PREFIX}{prompt.name}", to_result)
+    return _call(context, message, session, callee, arguments)
+
+
+def read_resource(
+    context: HttpRequestContext, message: McpMessage, session: Session | None, uri: str
+) -> Result | None:
+    """Run the assistant that has the content of an address; None if there is none."""
+    match = resources.find_named(context.admission.resolve_scope("assistants", "search"), uri)
+    if match is None:
+        return None
+    context.admit(Permission.AGENTS_RUN)
+    tool, values = match
+    if problem := tool.schemas.describe_problem(values):
+        raise RpcError(messages.INVALID_PARAMS, f"uri: {problem}")
+
+    def to_result(output: Any, _: Tool) -> JSONObject:
+        return {**resources.to_result(output, uri), **cache_hints(message)}
+
+    callee = Callee(tool, f"{resources.STATE_PREFIX}{uri}", to_result)
+    return _call(context, message, session, callee, values)
+
+
+def _call(
+    context: HttpRequestContext,
+    message: McpMessage,
+    session: Session | None,
+    callee: Callee,
+    arguments: JSONObject,
+) -> Result:
+    """Run an assistant with these arguments, or continue its run."""
+    if message.is_stateless:
         if message.log_level is not None:
             log_messages.check_level(message.log_level)
         capabilities = questions.offered_by(message.capabilities)
     else:
         capabilities = session.capabilities if session else frozenset()
-    problem = tool.schemas.describe_problem(arguments)
-    if problem is not None:
-        return respond(context, message, failure(f"Invalid arguments: {problem}"))
     if message.is_stateless and message.params.get("requestState") is not None:
-        return _continue_call(context, message, tool, capabilities)
-    body = _run_body(message, tool, session, input=tool.schemas.to_input(arguments))
+        return _continue_call(context, message, callee, capabilities)
+    run_input = callee.tool.schemas.to_input(arguments)
+    body = _run_body(message, callee.tool, session, input=run_input)
     scope, body = context.admission.authorize("threads", "create_run", body)
     if capabilities or _may_be_task(message):
         thread_id, run_id = _start_on_thread(scope, body)
     else:
         thread_id, run_id = None, runs.create_stateless(scope, body).run_id
+    return _follow_run(
+        context,
+        message,
+        callee,
+        scope=scope,
+        run_id=run_id,
+        thread_id=thread_id,
+        capabilities=capabilities,
+        session=session,
+    )
+
+
+def _follow_run(
+    context: HttpRequestContext, message: McpMessage, callee: Callee, **run: Any
+) -> Result:
+    """Follow a run that was created for a call; `run` are the other fields of `McpCall`."""
     call = McpCall(
         message,
-        tool,
-        scope,
-        context.admission,
-        run_id,
-        server_of(context),
-        capabilities,
-        session,
-        thread_id,
-        _may_be_task(message),
-        None if session else message.log_level,
+        callee,
+        admission=context.admission,
+        server=server_of(context),
+        may_be_task=_may_be_task(message),
+        log_level=message.log_level,
+        **run,
     )
     return partial(_follow, call)
 
@@ -173,14 +264,17 @@ def _start_on_thread(scope: Scope, body: RunBody) -> tuple[UUID, UUID]:
 
 @transaction.atomic
 def _continue_call(
-    context: HttpRequestContext, message: McpMessage, tool: Tool, capabilities: frozenset[str]
+    context: HttpRequestContext,
+    message: McpMessage,
+    callee: Callee,
+    capabilities: frozenset[str],
 ) -> Result:
     """Resume the run of a call that is repeated with the answers of the client.
 
     Answers that are missing are asked for again, with all others.
     """
     state = asking_runs.read_state(context.admission, message.params["requestState"])
-    if state is None or state.tool != tool.name:
+    if state is None or state.tool != callee.state_name:
         raise _unknown_state()
     thread_id = state.thread_id
     scope = context.admission.resolve_scope("threads", "read", thread_id=str(thread_id))
@@ -203,26 +297,29 @@ def _continue_call(
         answer = questions.to_resume_value(open_questions, answers)
     except questions.Declined:
         _delete_thread(scope, thread_id)
-        return respond(context, message, failure(_DECLINED))
-    body = _run_body(message, tool, None, command={"resume": answer})
+        return _refuse(context, message, _DECLINED)
+    body = _run_body(message, callee.tool, None, command={"resume": answer})
     scope, body = context.admission.authorize(
         "threads", "create_run", body, thread_id=str(thread_id)
     )
     run_id = runs.create_on_thread(scope, thread_id, body).run_id
     locked.run.set_next_run(scope, run_id)
-    call = McpCall(
+    return _follow_run(
+        context,
         message,
-        tool,
-        scope,
-        context.admission,
-        run_id,
-        server_of(context),
-        capabilities,
+        callee,
+        scope=scope,
+        run_id=run_id,
         thread_id=thread_id,
-        may_be_task=_may_be_task(message),
-        log_level=message.log_level,
+        capabilities=capabilities,
     )
-    return partial(_follow, call)
+
+
+def _refuse(context: HttpRequestContext, message: McpMessage, text: str) -> Response:
+    """The response to a call that fails: of a tool, a result that its model reads."""
+    if message.method == "tools/call":
+        return respond(context, message, failure(text))
+    return Response(RpcError(messages.INTERNAL_ERROR, text, request_id=message.id).as_json())
 
 
 def _unknown_state() -> RpcError:
@@ -249,6 +346,8 @@ def resume(
         run.set_next_run(scope, next_run.run_id)
     except questions.Declined:
         run.set_problem(scope, _DECLINED)
+    except AuthPending:
+        raise  # the request is restarted once the agent's code has answered
     except (RpcError, errors.AppError) as error:
         run.set_problem(scope, str(error))
     channel = asking_runs.channel(run.id)
@@ -320,7 +419,11 @@ async def _send_dialog(call: McpCall, context: HttpRequestContext) -> None:
         else:
             result = outcome
             break
-    await context.finish(sse.encode_event(b"message", call.encode(result)))
+    try:
+        body = call.encode(result)
+    except RpcError as error:
+        body = _encode_error(call, error)
+    await context.finish(sse.encode_event(b"message", body))
 
 
 async def _ask(
@@ -425,7 +528,7 @@ def _as_task(call: McpCall) -> JSONObject:
     """The result of a call that goes on as a task."""
     assert call.thread_id is not None  # noqa: S101
     task = tasks.read_run(call.scope, call.thread_id)
-    task_id = TaskId(call.tool.assistant_id, call.thread_id, call.capabilities)
+    task_id = TaskId(call.callee.tool.assistant_id, call.thread_id, call.capabilities)
     described = tasks.describe(task_id.sign(call.admission), task, "working")
     return {"resultType": "task", **described}
 
@@ -463,7 +566,7 @@ async def _to_result(call: McpCall, end: Event) -> JSONObject:
     output = loads_exact(response)
     interrupts = output.get("__interrupt__") if isinstance(output, dict) else None
     if not interrupts:
-        return to_call_result(output, call.tool, has_links=call.message.has_links)
+        return _failure_of(output) or call.callee.to_result(output, call.callee.tool)
     if not call.message.is_stateless and not call.capabilities:
         values = [interrupt.get("value") for interrupt in interrupts]
         return failure(
@@ -472,7 +575,7 @@ async def _to_result(call: McpCall, end: Event) -> JSONObject:
         )
     selection = questions.select(to_questions(interrupts), call.capabilities)
     assert call.thread_id is not None  # noqa: S101 - every call whose client answers has one
-    state = CallState(call.tool.name, call.thread_id, call.run_id)
+    state = CallState(call.callee.state_name, call.thread_id, call.run_id)
     return _input_required(call.admission, state, selection)
 
 
@@ -488,9 +591,8 @@ def _input_required(
 
 def to_call_result(output: Any, tool: Tool, *, has_links: bool) -> JSONObject:
     """The result of a run that asks nothing, from what `wait` would return."""
-    if isinstance(output, dict) and isinstance(output.get("__error__"), dict):
-        error = output["__error__"]
-        return failure(f"{error.get('error')}: {error.get('message')}")
+    if failed := _failure_of(output):
+        return failed
     schemas = tool.schemas
     if schemas.is_output_wrapped or not isinstance(output, dict):
         is_wrapped = isinstance(output, dict) and output.keys() == {"values"}
@@ -500,3 +602,11 @@ def to_call_result(output: Any, tool: Tool, *, has_links: bool) -> JSONObject:
         if problem is not None:
             return failure(f"The output does not match the graph's schema: {problem}")
     return success(output, to_content(output, has_links=has_links))
+
+
+def _failure_of(output: Any) -> JSONObject | None:
+    """The result of a run that failed; None for any other."""
+    error = output.get("__error__") if isinstance(output, dict) else None
+    if not isinstance(error, dict):
+        return None
+    return failure(f"{error.get('error')}: {error.get('message')}")

@@ -66,7 +66,8 @@ def _state_of(scope: Scope, task: TaskRun, task_id: TaskId) -> tuple[str, dict[s
         return "input_required", {
             "inputRequests": {key: one.as_request() for key, one in requests.items()}
         }
-    tool = tools.get(scope, task_id.assistant_id)
+    # The scope filters threads, and the caller has already called the tool.
+    tool = tools.get(scope.unfiltered(), task_id.assistant_id)
     output = loads_exact(results.wait_result(scope, task.run.id))
     return "completed", {"result": mcp_calls.to_call_result(output, tool, has_links=True)}
 

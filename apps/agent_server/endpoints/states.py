@@ -33,6 +33,8 @@ from apps.agent_server.statuses import ThreadStatus
 from apps.agent_server.web.http_context import NO_CONTENT, HttpRequestContext, Response
 from apps.core.json import dumps, loads, loads_exact
 from apps.organizations.permissions import Permission
+from apps.usage import storage
+from apps.usage.models import StorageKind
 
 BLANK_STATE = dumps(
     {
@@ -117,6 +119,7 @@ def update_state(context: HttpRequestContext, thread_id: UUID, body: StateUpdate
         raise errors.GraphGone(source.graph_id)
     if source.status == ThreadStatus.BUSY:
         raise errors.ThreadBusy
+    storage.check(thread.scope.route.workspace_id, StorageKind.THREADS)
     if body.checkpoint is not None:
         body.checkpoint.check_thread(thread_id)
     checkpoints.require(thread.scope, thread_id, body.checkpoint_keys)

@@ -92,7 +92,10 @@ def metadata_of(session: Session, request_id: str | int | None) -> JSONObject:
 
 @dataclass(frozen=True, slots=True)
 class AskingRun:
-    """A run that ended with questions to the user of its client, and what came of them."""
+    """A run that ended with questions to the user of its client, and what came of them.
+
+    Clients create runs with metadata of their own, so any of its values may be forged.
+    """
 
     id: UUID
     metadata: JSONObject
@@ -100,20 +103,19 @@ class AskingRun:
     @property
     def answers(self) -> JSONObject:
         """The client's results by the keys of questions; null for an error."""
-        answers: JSONObject = self.metadata.get(_ANSWERS_KEY, {})
-        return answers
+        answers = self.metadata.get(_ANSWERS_KEY)
+        return answers if isinstance(answers, dict) else {}
 
     @property
     def next_run(self) -> UUID | None:
         """The run with the answers."""
-        run_id = self.metadata.get(_NEXT_RUN_KEY)
-        return None if run_id is None else UUID(run_id)
+        return _to_uuid(self.metadata.get(_NEXT_RUN_KEY))
 
     @property
     def problem(self) -> str | None:
         """Why the answers start no run."""
-        problem: str | None = self.metadata.get(_PROBLEM_KEY)
-        return problem
+        problem = self.metadata.get(_PROBLEM_KEY)
+        return problem if isinstance(problem, str) else None
 
     @property
     def is_cancelled(self) -> bool:
@@ -178,9 +180,14 @@ def read_asking(scope: Scope, run_id: UUID) -> AskingRun | None:
 
 def parse_request_id(request_id: str | int) -> tuple[UUID, str] | None:
     """The run and the key of a request of the server; None for any other id."""
-    run_id, _, key = str(request_id).partition(":")
+    text, _, key = str(request_id).partition(":")
+    run_id = _to_uuid(text)
+    return None if run_id is None else (run_id, key)
+
+
+def _to_uuid(value: Any) -> UUID | None:
     try:
-        return UUID(run_id), key
+        return UUID(value) if isinstance(value, str) else None
     except ValueError:
         return None
 

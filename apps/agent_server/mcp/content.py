@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Iterable
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes
 
@@ -26,13 +27,23 @@ def to_content(output: JSONObject, *, has_links: bool) -> list[JSONObject]:
     output as JSON, which the specification asks of a tool with structured content. `has_links`:
     the client knows links and audio, which early versions of the protocol do not have.
     """
-    parts = [
-        piece
-        for piece in parse_content(last_ai_content(output))
-        if isinstance(piece, MessagePart) and (piece.is_medium or piece.kind == TEXT)
-    ]
+    parts = to_parts(last_ai_content(output))
     if not any(part.is_medium and part.text for part in parts):
         return [_text(dumps_text(output))]
+    return to_blocks(parts, has_links=has_links)
+
+
+def to_parts(content: Any) -> list[MessagePart]:
+    """The texts and media of a message."""
+    return [
+        piece
+        for piece in parse_content(content)
+        if isinstance(piece, MessagePart) and (piece.is_medium or piece.kind == TEXT)
+    ]
+
+
+def to_blocks(parts: Iterable[MessagePart], *, has_links: bool) -> list[JSONObject]:
+    """The content blocks of texts and media; media beyond the limit are named by a text."""
     left = MAX_MEDIA_BYTES
     blocks: list[JSONObject] = []
     for number, part in enumerate(parts, 1):
@@ -44,6 +55,20 @@ def to_content(output: JSONObject, *, has_links: bool) -> list[JSONObject]:
     return blocks
 
 
+def to_contents(content: Any, uri: str) -> list[JSONObject]:
+    """The texts and media of a message as the contents of a resource."""
+    contents: list[JSONObject] = []
+    left = MAX_MEDIA_BYTES
+    for part in to_parts(content):
+        if part.is_embedded and len(part.text) <= left:
+            left -= len(part.text)
+            contents.append({"uri": uri, **_embedded_content(part)})
+        else:
+            text = f"{part.label} is left out." if part.is_embedded else part.text or part.label
+            contents.append({"uri": uri, "mimeType": "text/plain", "text": text})
+    return contents
+
+
 def _to_block(part: MessagePart, number: int, *, has_links: bool) -> JSONObject:
     if not part.is_medium:
         return _text(part.text)
@@ -51,17 +76,28 @@ def _to_block(part: MessagePart, number: int, *, has_links: bool) -> JSONObject:
         return _text(part.label)  # a provider's file, which only its id names
     if not part.is_embedded:
         return _to_link(part) if has_links else _text(part.text)
-    head, _, data = part.text.partition(",")
-    media_type = part.mime_type or _UNKNOWN_TYPE
-    is_base64 = head.endswith(";base64")
-    if not is_base64:
-        data = base64.b64encode(unquote_to_bytes(data)).decode()
     if part.kind == IMAGE or (part.kind == AUDIO and has_links):
+        media_type, data = _read_embedded(part)
         return {"type": part.kind, "data": data, "mimeType": media_type}
-    resource = {"uri": f"attachment:///{quote(part.name or str(number))}", "mimeType": media_type}
+    # A name may be an address.
+    name = quote(part.name or str(number))
+    uri = part.name if "://" in part.name else f"attachment:///{name}"
+    return {"type": "resource", "resource": {"uri": uri, **_embedded_content(part)}}
+
+
+def _read_embedded(part: MessagePart) -> tuple[str, str]:
+    """The type of an embedded medium, and its bytes as base64."""
+    head, _, data = part.text.partition(",")
+    if not head.endswith(";base64"):
+        data = base64.b64encode(unquote_to_bytes(data)).decode()
+    return part.mime_type or _UNKNOWN_TYPE, data
+
+
+def _embedded_content(part: MessagePart) -> JSONObject:
+    """The type of an embedded medium with its text, or its bytes as base64."""
+    media_type, data = _read_embedded(part)
     text = _decode_text(data) if _is_text(media_type) else None
-    content = {"blob": data} if text is None else {"text": text}
-    return {"type": "resource", "resource": {**resource, **content}}
+    return {"mimeType": media_type, **({"blob": data} if text is None else {"text": text})}
 
 
 def _to_link(part: MessagePart) -> JSONObject:

@@ -1,11 +1,14 @@
-"""The tools of an agent: its assistants under names that MCP allows."""
+"""The tools of an agent: its assistants under names that MCP allows.
+
+Assistants of graphs that `mcp` in langgraph.json names are prompts or resources instead.
+"""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -124,40 +127,54 @@ def _repeats(header: str | None, value: Any) -> bool:
     return isinstance(value, str) and text == value
 
 
-def list_page(scope: Scope, cursor: str | None) -> tuple[list[Tool], str | None]:
-    """A page of the tools that the caller may see, oldest first, and the cursor of the next one."""
+def graphs_of(scope: Scope) -> list[str]:
+    """The graphs whose assistants are tools."""
+    others = scope.route.serving.mcp.graph_ids
+    return [graph_id for graph_id in scope.route.graph_ids if graph_id not in others]
+
+
+def list_page(
+    scope: Scope, cursor: str | None, graphs: Collection[str] | None = None
+) -> tuple[list[Tool], str | None]:
+    """A page of the tools that the caller may see, oldest first, and the cursor of the next one.
+
+    `graphs`: those of the listed assistants, by default those of tools.
+    """
     after_time, after_id = _parse_cursor(cursor)
     position = {"after_time": after_time, "after_id": after_id, "limit": PAGE_SIZE + 1}
-    rows = prepared_sql.fetch_rows(_PAGE, {**_parameters(scope), **position})
+    rows = prepared_sql.fetch_rows(_PAGE, {**_parameters(scope, graphs), **position})
     page = rows[:PAGE_SIZE]
     next_cursor = _encode_cursor(page[-1]) if len(rows) > PAGE_SIZE else None
     return [_to_tool(scope, row) for row in page], next_cursor
 
 
-def find(scope: Scope, name: str) -> Tool:
+def find(
+    scope: Scope, name: str, graphs: Collection[str] | None = None, *, kind: str = "tool"
+) -> Tool:
     """The tool with this name. Raises `RpcError` if the caller sees none."""
-    rows = prepared_sql.fetch_rows(_BY_NAME, {**_parameters(scope), "name": name})
+    rows = prepared_sql.fetch_rows(_BY_NAME, {**_parameters(scope, graphs), "name": name})
     if not rows:
-        raise RpcError(INVALID_PARAMS, f"Unknown tool: {name}")
+        raise RpcError(INVALID_PARAMS, f"Unknown {kind}: {name:.200}")
     return _to_tool(scope, rows[0])
 
 
-def get(scope: Scope, assistant_id: UUID) -> Tool:
+def get(scope: Scope, assistant_id: UUID, graphs: Collection[str] | None = None) -> Tool:
     """The tool of an assistant. Raises `RpcError` if the caller sees none."""
-    rows = prepared_sql.fetch_rows(_BY_ID, {**_parameters(scope), "assistant": assistant_id})
+    parameters = {**_parameters(scope, graphs), "assistant": assistant_id}
+    rows = prepared_sql.fetch_rows(_BY_ID, parameters)
     if not rows:
         raise RpcError(INVALID_PARAMS, "The assistant was deleted.")
     return _to_tool(scope, rows[0])
 
 
-def _parameters(scope: Scope) -> JSONObject:
+def _parameters(scope: Scope, graphs: Collection[str] | None) -> JSONObject:
     assistants.ensure_system_assistants(scope.route)
     workspace, deployment = scope.key
     return {
         "workspace": workspace,
         "deployment": deployment,
         "visible": scope.visible,
-        "graphs": list(scope.route.graph_ids),
+        "graphs": list(graphs_of(scope) if graphs is None else graphs),
     }
 
 

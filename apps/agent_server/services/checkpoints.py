@@ -20,6 +20,8 @@ from apps.agent_server.services.threads import IS_VISIBLE_THREAD, RETURNED_COLUM
 from apps.core.ids import uuid7
 from apps.core.json import dumps, storable
 from apps.core.verbatim_json import searchable
+from apps.usage import storage
+from apps.usage.models import StorageKind
 
 BATCH_SIZE = 5_000
 """Checkpoints that one transaction deletes."""
@@ -197,7 +199,11 @@ def require(scope: Scope, thread_id: UUID, keys: Sequence[CheckpointKey]) -> Non
 
 
 def copy(scope: Scope, thread_id: UUID, metadata: dict[str, Any]) -> ThreadRow:
-    """Copy the thread with its history; `metadata` is merged into that of the source."""
+    """Copy the thread with its history; `metadata` is merged into that of the source.
+
+    Raises `StorageFull`.
+    """
+    storage.check(scope.route.workspace_id, StorageKind.THREADS)
     new_id = uuid7()
     text = storable(dumps(metadata)).decode()
     row = prepared_sql.fetch_row(

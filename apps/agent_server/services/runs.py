@@ -31,6 +31,8 @@ from apps.core import request_context
 from apps.core.errors import AppError
 from apps.core.ids import uuid7
 from apps.core.json import dumps, loads, loads_exact, storable
+from apps.usage import storage
+from apps.usage.models import StorageKind
 
 
 class AgentRunRow(NamedTuple):
@@ -88,8 +90,10 @@ def create_on_thread(scope: Scope, thread_id: UUID, body: RunBody) -> AgentRunRo
     """Create a run behind the earlier runs of the thread, and queue the thread.
 
     Runs get sequence, id and creation time in the order in which they locked the thread. Raises
-    `QueueFull` if the organization or deployment has the maximum of pending runs.
+    `QueueFull` if the organization or deployment has the maximum of pending runs, and `StorageFull`
+    if the workspace has the maximum of threads in bytes.
     """
+    storage.check(scope.route.workspace_id, StorageKind.THREADS)
     with queue_limits.reserve(scope.route):
         return _create_on_thread(scope, thread_id, body)
 
@@ -110,8 +114,9 @@ def create_stateless(
 ) -> AgentRunRow:
     """Create a run on a new thread, which is deleted after the run unless the request keeps it.
 
-    Raises `QueueFull` as `create_on_thread` does.
+    Raises `QueueFull` and `StorageFull` as `create_on_thread` does.
     """
+    storage.check(scope.route.workspace_id, StorageKind.THREADS)
     with queue_limits.reserve(scope.route):
         return _create_stateless(scope, body, trace_parent)
 
@@ -141,10 +146,14 @@ def _create_stateless(
 
 
 def create_batch(requests: Sequence[tuple[Scope, BatchedRun]]) -> list[AgentRunRow]:
-    """Create all runs of one agent, or none if one of them is invalid."""
+    """Create all runs of one agent, or none if one of them is invalid.
+
+    Raises `QueueFull` and `StorageFull` as `create_on_thread` does.
+    """
     if not requests:
         return []
     route = requests[0][0].route
+    storage.check(route.workspace_id, StorageKind.THREADS)
     with queue_limits.reserve(route, len(requests)), transaction.atomic():
         return _create_batch(requests)
 

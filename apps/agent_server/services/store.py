@@ -16,6 +16,8 @@ from apps.agent_server.store import filters, namespaces, statements
 from apps.agent_server.store.namespaces import NamespaceMatch
 from apps.agent_server.store.statements import ItemKey, Statement, StoreOwner, Vector
 from apps.core.json import dumps, storable
+from apps.usage import storage
+from apps.usage.models import StorageKind
 
 DELETE_BATCH_SIZE = 1_000
 
@@ -45,8 +47,9 @@ def get(scope: Scope, reference: ItemReference, *, refresh: bool | None) -> Item
 
 @transaction.atomic
 def put(scope: Scope, item: NewItem, vectors: Sequence[Vector] = ()) -> None:
-    """Create or replace the item. Safe to repeat."""
+    """Create or replace the item. Safe to repeat. Raises `StorageFull`."""
     item.validate_key()
+    storage.check(scope.route.workspace_id, StorageKind.STORE)
     owner, key = owner_of(scope), ItemKey(item.namespace, item.key)
     ttl = scope.route.serving.store.ttl
     minutes = item.ttl if item.ttl is not None or ttl is None else ttl.default_ttl

@@ -28,6 +28,8 @@ from apps.core.ids import uuid7
 from apps.core.json import dumps, storable
 from apps.core.verbatim_json import searchable
 from apps.deployments.routes import Route
+from apps.usage import storage
+from apps.usage.models import StorageKind
 
 
 class ThreadRow(NamedTuple):
@@ -72,6 +74,7 @@ class StateSource(NamedTuple):
 _SEARCHABLE_VALUES = searchable('"values"')
 _VERBATIM = frozenset({"values", "interrupts"})
 _JSON = frozenset({"metadata", "config", "values", "interrupts", "error"})
+_LARGE = frozenset({"values", "interrupts", "extracted"})
 
 
 def _column(name: str) -> str:
@@ -80,7 +83,7 @@ def _column(name: str) -> str:
 
 
 MAX_PAGE_BYTES = 67_108_864
-"""JSON of the states that a search returns at once."""
+"""JSON of the states, or of parts of them, that a search returns at once."""
 RETURNED_COLUMNS = ", ".join(_column(name) for name in ThreadRow._fields)
 IS_VISIBLE_THREAD = """workspace_id = %s AND deployment_id = %s AND thread_id = %s AND NOT temporary
   AND metadata @> %s::jsonb"""
@@ -149,8 +152,10 @@ def insert(
 ) -> ThreadRow | None:
     """Insert the thread; return None if its id exists (by the unique constraint).
 
-    A `hidden` thread is invisible until its first edit; without an edit it is purged.
+    A `hidden` thread is invisible until its first edit; without an edit it is purged. Raises
+    `StorageFull`.
     """
+    storage.check(scope.route.workspace_id, StorageKind.THREADS)
     text = storable(dumps(metadata)).decode()
     minutes, strategy = resolve_ttl(scope.route, ttl)
     row = prepared_sql.fetch_row(
@@ -187,7 +192,8 @@ def _key(scope: Scope, thread_id: UUID) -> list[Any]:
 
 
 def update(scope: Scope, thread_id: UUID, changes: ThreadChanges) -> ThreadRow:
-    """Merge the changes into the thread's metadata; allowed during a run."""
+    """Merge the changes into the thread's metadata; allowed during a run. Raises `StorageFull`."""
+    storage.check(scope.route.workspace_id, StorageKind.THREADS)
     text = storable(dumps(changes.metadata)).decode()
     ttl = changes.ttl
     ttl_params = [ttl.ttl, ttl.strategy.value] if ttl is not None else [None, None]
@@ -216,23 +222,25 @@ def search(scope: Scope, body: ThreadSearch) -> tuple[list[dict[str, Any]], bool
     order = "DESC" if body.sort_order == "desc" else "ASC"
     order_by = f'ORDER BY "{body.sort_by}" {order}, id {order}'
     page_rows = f"agent_server_thread WHERE {where} {order_by} LIMIT %s OFFSET %s"
-    parameters += [*where_parameters, body.limit + 1, body.offset]
-    has_states = "values" in names
-    if has_states:
-        is_too_large = f'sum(octet_length("values"::text)) OVER () > {MAX_PAGE_BYTES:d}'
+    if large := [column for name, column in zip(names, columns, strict=True) if name in _LARGE]:
+        size = " + ".join(f"coalesce(octet_length({column}), 0)" for column in large)
+        page_rows = f"""(
+            SELECT *, sum({size}) OVER () > {MAX_PAGE_BYTES:d} AS is_too_large
+            FROM (SELECT * FROM {page_rows}) page
+        ) page {order_by}"""
         columns = [
-            f"CASE WHEN {is_too_large} THEN NULL ELSE {column} END" if name == "values" else column
-            for name, column in zip(names, columns, strict=True)
+            f"CASE WHEN NOT is_too_large THEN {column} END" if column in large else column
+            for column in columns
         ]
-        # First, as parameters of other columns follow.
-        names, columns = ["is_too_large", *names], [is_too_large, *columns]
-        page_rows = f"(SELECT * FROM {page_rows}) page {order_by}"
+        names, columns = [*names, "is_too_large"], [*columns, "is_too_large"]
+        parameters *= 2
+    parameters += [*where_parameters, body.limit + 1, body.offset]
     rows = prepared_sql.fetch_rows(f"SELECT {', '.join(columns)} FROM {page_rows}", parameters)
     page = [dict(zip(names, row, strict=True)) for row in rows]
-    refusals = [row.pop("is_too_large") for row in page] if has_states else []
+    refusals = [row.pop("is_too_large") for row in page] if large else []
     if any(refusals):
-        size = MAX_PAGE_BYTES // 1_048_576
-        raise TooLarge(f"The threads have more than {size} MB: search with a smaller `limit`.")
+        limit = MAX_PAGE_BYTES // 1_048_576
+        raise TooLarge(f"The threads have more than {limit} MB: search with a smaller `limit`.")
     return page[: body.limit], len(page) > body.limit
 
 

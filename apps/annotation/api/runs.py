@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
@@ -46,12 +47,15 @@ RUNS_BODY = list[UUID | QueueRunBody] | QueueRunsBody
 class ItemAdditionView(AnnotationAPIView):
     """A view that puts runs in a queue."""
 
-    def add(self, queue_id: UUID, references: list[RunReference]) -> list[dict[str, Any]]:
+    def add(
+        self, queue_id: UUID, read_references: Callable[[bytes], list[RunReference]]
+    ) -> list[dict[str, Any]]:
         self.request.auth.require(Permission.RUNS_READ)
+        queue = self.get_queue(queue_id)
         params = query_params(RetentionSerializer, self.request)
         items = services.add_runs(
-            queue=self.get_queue(queue_id),
-            references=references,
+            queue=queue,
+            references=read_references(self.request.body),
             extend_trace_retention=params["extend_trace_retention"],
         )
         return [added_run_json(item) for item in items]
@@ -82,7 +86,7 @@ class QueueRunsView(ItemAdditionView):
     )
     def post(self, request: ApiRequest, queue_id: UUID) -> Response:
         """Put runs in the queue: all or none. A run that is in the queue stays once."""
-        return Response(self.add(queue_id, run_references(request.body)))
+        return Response(self.add(queue_id, run_references))
 
 
 class QueueRunsByKeyView(ItemAdditionView):
@@ -93,7 +97,7 @@ class QueueRunsByKeyView(ItemAdditionView):
     )
     def post(self, request: ApiRequest, queue_id: UUID) -> Response:
         """Put runs in the queue that are named by id, project and start."""
-        return Response(self.add(queue_id, run_keys(request.body)))
+        return Response(self.add(queue_id, run_keys))
 
 
 class QueueRunAtView(AnnotationAPIView):

@@ -35,6 +35,10 @@ from apps.organizations.permissions import (
 from apps.organizations.services import caller_for, organization_caller_for
 from apps.organizations.services.roles import check_permissions
 
+MAX_KEYS = 10_000
+"""Valid keys of an organization, with those that clients get when a user signs in."""
+MAX_OVERLAP = timedelta(days=90)
+
 
 @dataclass(frozen=True)
 class KeyPolicy:
@@ -71,9 +75,6 @@ class KeyPolicy:
 
     def _manages(self, workspace_id: UUID) -> bool:
         return Permission.KEYS_MANAGE in self.in_workspace(workspace_id)
-
-
-MAX_OVERLAP = timedelta(days=90)
 
 
 @transaction.atomic
@@ -232,10 +233,6 @@ def revoke_keys_of_workspace(workspace: Workspace) -> None:
     for key in keys:
         if not key.workspaces.present().exclude(pk=workspace.pk).exists():
             revoke_key(key=key)
-
-
-MAX_KEYS = 10_000
-"""Valid keys of an organization, with those that clients get when a user signs in."""
 
 
 def _insert_key(prefix: str, **fields: Any) -> tuple[ApiKey, str]:

@@ -28,6 +28,7 @@ META = "io.modelcontextprotocol/"
 _BASE64 = re.compile(r"=\?base64\?(.*)\?=")
 _NAMES = {
     "tools/call": "name",
+    "prompts/get": "name",
     "resources/read": "uri",
     "tasks/get": "taskId",
     "tasks/update": "taskId",
@@ -39,6 +40,7 @@ PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
 METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
 SERVER_ERROR = -32000
 RESOURCE_NOT_FOUND = -32002
 HEADER_MISMATCH = -32020

@@ -19,6 +19,8 @@ from apps.datasets.services.source_runs import SourceRun
 from apps.datasets.services.versions import RevisionContent
 from apps.datasets.wire import AttachmentsOperations, WireExample
 from apps.trace_store import Attachment
+from apps.usage import storage
+from apps.usage.models import StorageKind
 
 MAX_NAME_LENGTH = 255
 MAX_MIME_TYPE_LENGTH = 200
@@ -52,8 +54,13 @@ def folder(workspace_id: UUID, dataset_id: UUID, example_id: UUID | None = None)
 
 
 def store(dataset: Dataset, example_id: UUID, files: Sequence[ExampleFile]) -> list[dict[str, Any]]:
-    """Put the files in object storage; return their entries, of which a later name replaces."""
+    """Put the files in object storage; return their entries, of which a later name replaces.
+
+    Raises `StorageFull`.
+    """
     entries = {}
+    if files:
+        storage.check(dataset.workspace_id, StorageKind.DATASETS)
     for file in files:
         digest = hashlib.sha256(file.content).hexdigest()
         path = f"{folder(dataset.workspace_id, dataset.pk, example_id)}/{digest}"

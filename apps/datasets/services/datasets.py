@@ -21,6 +21,9 @@ from apps.organizations.models import ResourceType
 from apps.organizations.services import tags
 from apps.tracing.models import Project
 
+MAX_DATASETS = 10_000
+"""Of a workspace; with deleted ones, until their examples are removed."""
+
 
 def get_dataset(workspace_id: UUID, dataset_id: UUID) -> Dataset:
     """Return the workspace's dataset; raises `DatasetNotFound`."""
@@ -28,10 +31,6 @@ def get_dataset(workspace_id: UUID, dataset_id: UUID) -> Dataset:
     if dataset is None:
         raise errors.DatasetNotFound
     return dataset
-
-
-MAX_DATASETS = 10_000
-"""Of a workspace; with deleted ones, until their examples are removed."""
 
 
 def dataset_exists(workspace_id: UUID, dataset_id: UUID) -> bool:

@@ -23,6 +23,8 @@ from apps.datasets.models import (
     DatasetVersion,
     ExampleRevision,
 )
+from apps.usage import storage
+from apps.usage.models import StorageKind
 
 LATEST = "latest"
 """The tag of the newest version, which moves with every write."""
@@ -30,8 +32,8 @@ _TICK = timedelta(microseconds=1)
 _COPY = """
 COPY datasets_examplerevision (
   id, workspace_id, dataset_id, example_id, created_at, valid_from, position, inputs, outputs,
-  metadata, splits, attachments, source_run_id, source_session_id, source_trace_id,
-  source_run_start_time
+  metadata, splits, attachments, attachment_bytes, source_run_id, source_session_id,
+  source_trace_id, source_run_start_time
 ) FROM STDIN
 """
 
@@ -48,6 +50,8 @@ class RevisionContent:
     metadata: dict[str, Any]
     splits: list[str]
     attachments: list[dict[str, Any]] | None = None
+    earlier_paths: frozenset[str] = frozenset()
+    """The attachments of the revision that this one replaces."""
     source_run_id: UUID | None = None
     source_session_id: UUID | None = None
     source_trace_id: UUID | None = None
@@ -64,11 +68,18 @@ class RevisionContent:
             metadata=revision.metadata,
             splits=revision.splits,
             attachments=revision.attachments,
+            earlier_paths=frozenset(entry["path"] for entry in revision.attachments or ()),
             source_run_id=revision.source_run_id,
             source_session_id=revision.source_session_id,
             source_trace_id=revision.source_trace_id,
             source_run_start_time=revision.source_run_start_time,
         )
+
+    @property
+    def attachment_bytes(self) -> int:
+        """The size of the attachments that this revision adds."""
+        added = {entry["path"]: entry["size"] for entry in self.attachments or ()}
+        return sum(size for path, size in added.items() if path not in self.earlier_paths)
 
 
 @dataclass(slots=True)
@@ -87,12 +98,15 @@ class VersionWriter:
         return list(rows.filter(dataset=self.dataset, example_id__in=example_ids))
 
     def add(self, contents: Sequence[RevisionContent]) -> None:
-        """Add new examples. Raises `ExampleIdTaken`."""
+        """Add new examples. Raises `ExampleIdTaken` and `StorageFull`."""
         self._insert(contents)
         self.added += len(contents)
 
     def replace(self, contents: Sequence[RevisionContent]) -> None:
-        """End the current revisions of the examples, and add the changed ones."""
+        """End the current revisions of the examples, and add the changed ones.
+
+        Raises `StorageFull`.
+        """
         self._end([content.example_id for content in contents])
         self._insert(contents)
 
@@ -109,6 +123,7 @@ class VersionWriter:
     def _insert(self, contents: Sequence[RevisionContent]) -> None:
         self.has_changes = True
         dataset = self.dataset
+        storage.check(dataset.workspace_id, StorageKind.DATASETS)
         try:
             with transaction.atomic(), raw_cursor() as cursor, cursor.copy(_COPY) as copy:
                 for position, content in enumerate(contents, self.next_position):
@@ -126,6 +141,7 @@ class VersionWriter:
                             dumps_text(content.metadata),
                             content.splits,
                             dumps_text(content.attachments) if content.attachments else None,
+                            content.attachment_bytes,
                             content.source_run_id,
                             content.source_session_id,
                             content.source_trace_id,

@@ -8,12 +8,12 @@ import socket
 from typing import Any
 from uuid import UUID
 
-from django.db import IntegrityError, transaction
+from django.db import transaction
 
 from apps.core.json import dumps, loads, storable
 from apps.deployments import errors, hosts, langgraph_json
 from apps.deployments.build_dirs import FileNotReadable, remove_revision
-from apps.deployments.builds import build_facts, clone, venv
+from apps.deployments.builds import build_facts, clone, python_version, venv
 from apps.deployments.builds.build_context import BuildContext, BuildFailed
 from apps.deployments.builds.host_client import HostCallFailed, HostCallTimedOut, HostClient
 from apps.deployments.models import Revision, RevisionGraph, Source
@@ -38,7 +38,7 @@ def build(revision_id: UUID) -> None:
         return
     try:
         _build_and_deploy(revision)
-    except (IntegrityError, Revision.DoesNotExist):
+    except Exception:
         if _exists(revision):
             raise
         log.info("revision %s was deleted during its build", revision.pk)
@@ -67,9 +67,9 @@ def _build_and_deploy(revision: Revision) -> None:
             _fail(context, str(failure))
         except (errors.LeaseLost, errors.InvalidTransition):
             lines.write("The build of this revision was stopped.", level="WARNING")
-        except (IntegrityError, Revision.DoesNotExist):
-            raise
         except Exception:
+            if not _exists(revision):
+                raise
             log.exception("build of revision %s failed", revision.pk)
             _fail(
                 context,
@@ -87,12 +87,16 @@ def _build(context: BuildContext) -> None:
     with context.step(f"Cloning {revision.repo_url} {revision.ref}".rstrip()):
         commit = clone.clone(context, repo_url=revision.repo_url, ref=revision.ref)
     project = _read_project(context)
-    facts = build_facts.read_server_variables(context, project)
+    variables = build_facts.read_server_variables(context, project)
     _save_source(context, commit=commit, config=project.raw)
-    venv.create_venv(context, project)
+    python = python_version.choose_version(context, project)
+    # Hosts start with it, also those of this build.
+    build_facts.save_facts(context, {"python_version": python})
+    venv.create_venv(context, project, python)
     with context.step("Importing the graphs"):
         graphs, other_facts = _describe_graphs(context, project)
-    build_facts.save_facts(context, {"variables": facts, **other_facts})
+    facts = {"variables": variables, "python_version": python, **other_facts}
+    build_facts.save_facts(context, facts)
     _save_graphs(context, graphs)
     context.advance(RevisionStatus.AWAITING_DEPLOY, built_attempt=revision.attempt)
     context.directory.remove_older()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import posixpath
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from django.conf import settings
 
 from apps.deployments import interpreters, networks, sandbox
 from apps.deployments.build_dirs import package_cache, remove_tree
-from apps.deployments.builds import installer, sandbox_run
+from apps.deployments.builds import installer, installer_errors, sandbox_run
 from apps.deployments.builds.build_context import BuildContext, BuildFailed
 from apps.deployments.langgraph_json import ProjectConfig
 from apps.deployments.sandbox import usage
@@ -22,10 +23,13 @@ _COMPILER = Path(__file__).with_name("compile_program.py")
 _PACKAGING_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
 
 
-def create_venv(context: BuildContext, project: ProjectConfig) -> None:
-    """Create the environment and install into it; `BuildFailed` has the installer's error."""
+def create_venv(context: BuildContext, project: ProjectConfig, python: str | None) -> None:
+    """Create the environment and install into it; `BuildFailed` has the installer's error.
+
+    `python` is the `major.minor` version of the interpreter, None for the platform's own.
+    """
     try:
-        interpreter = interpreters.find_interpreter(project.python_version)
+        interpreter = interpreters.find_interpreter(python)
     except interpreters.InterpreterNotFound as error:
         raise BuildFailed(str(error)) from None
     uv = str(interpreters.uv_path())
@@ -34,9 +38,7 @@ def create_venv(context: BuildContext, project: ProjectConfig) -> None:
         # uv waits for other builds of the organization before it clears the cache.
         sandbox_run.run_command(context, policy, [uv, "cache", "clean", "--quiet"])
         policy = _venv_policy(context, project, interpreter)
-    with context.step(
-        f"Creating an environment with Python {project.python_version or 'of this platform'}"
-    ):
+    with context.step(f"Creating an environment with Python {python or platform.python_version()}"):
         seed = ["--seed"] if project.package_tools or project.installer == "pip" else []
         result = sandbox_run.run_command(
             context,
@@ -47,14 +49,12 @@ def create_venv(context: BuildContext, project: ProjectConfig) -> None:
             ],
         )
         if result.code != 0:
-            raise BuildFailed(f"The environment cannot be created: {_installer_error(result.tail)}")
+            raise BuildFailed(f"The environment cannot be created: {_describe(result.tail)}")
     with context.step("Installing dependencies"):
         for argv in _install_commands(context, project, uv, policy.egress.indexes):
             result = sandbox_run.run_command(context, policy, argv)
             if result.code != 0:
-                raise BuildFailed(
-                    f"The dependencies cannot be installed: {_installer_error(result.tail)}"
-                )
+                raise BuildFailed(f"The dependencies cannot be installed: {_describe(result.tail)}")
     with context.step("Compiling"):
         # Hosts mount both folders read-only, so a start cannot store compiled modules.
         compiler = [str(context.directory.python), "-I", str(_COMPILER)]
@@ -64,6 +64,10 @@ def create_venv(context: BuildContext, project: ProjectConfig) -> None:
             context, policy, [*compiler, str(cache), *folders], show=_show_nothing
         )
     remove_tree(_configuration(context))
+
+
+def _describe(tail: list[str]) -> str:
+    return installer_errors.describe_failure(tail, minimum=GRAPH_HOST_REQUIREMENTS[0])
 
 
 def _show_nothing(_: str) -> bool:
@@ -172,13 +176,6 @@ def _requirement_arguments(context: BuildContext, project: ProjectConfig) -> lis
         ):
             arguments += ["--requirement", f"{full}/requirements.txt"]
         # Other folders need no installation: the graph host has them on sys.path.
+    for file in project.requirement_files:
+        arguments += ["--requirement", str(context.directory.source / project.resolve(file))]
     return [*arguments, *project.packages]
-
-
-def _installer_error(tail: list[str]) -> str:
-    """Return the error message in the installer's last lines."""
-    lines = [line for line in tail if line.strip()]
-    for index, line in enumerate(lines):
-        if line.lstrip().startswith(("\N{MULTIPLICATION SIGN}", "error:", "ERROR:", "hint:")):
-            return "\n".join(lines[index:][:30])
-    return "\n".join(lines[-10:]) or "no error message."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +19,8 @@ DEFAULT_PATH = "langgraph.json"
 MIN_PYTHON = (3, 11)
 
 _JAVASCRIPT = (".ts", ".mts", ".cts", ".js", ".mjs", ".cjs", ".tsx", ".jsx")
+_MAX_NAMED_VARIABLES = 20
+_PACKAGING_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
 _PROJECT_FILES = (".txt", ".toml", ".cfg", ".lock", "setup.py")
 _GRAPH_ID = re.compile(r"[^\x00-\x1f/]{1,255}")
 _PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -45,6 +47,8 @@ class ProjectConfig:
     descriptions: dict[str, str]
     folders: list[str]
     """Local dependencies."""
+    requirement_files: list[str]
+    """Files with requirements that are listed themselves, not found in a folder."""
     packages: list[str]
     """Requirements for the installer."""
     python_version: str | None
@@ -53,7 +57,7 @@ class ProjectConfig:
     package_tools: bool
     source: UvSource | None
     sections: Sections
-    """`http`, `auth`, `store`, `checkpointer` and `webhooks`, typed."""
+    """`http`, `auth`, `store` and the other sections, typed."""
     warnings: list[str] = field(default_factory=list)
     """Warnings for the build log."""
 
@@ -78,7 +82,7 @@ def parse(text: str, *, path: str, file_type: Callable[[str], str]) -> ProjectCo
     keys.check_keys(raw, path)
     folder = posixpath.dirname(path)
     graphs, descriptions = _parse_graphs(raw, folder, file_type)
-    folders, packages = _parse_dependencies(raw, folder, file_type)
+    dependencies = _parse_dependencies(raw, folder, file_type)
     pip_config = _optional_text(raw, "pip_config_file")
     if pip_config is not None and file_type(repository_path(folder, pip_config)) == "missing":
         raise ConfigError(f"`pip_config_file` is {pip_config}, which is not in the repository.")
@@ -87,14 +91,15 @@ def parse(text: str, *, path: str, file_type: Callable[[str], str]) -> ProjectCo
         path=path,
         graphs=graphs,
         descriptions=descriptions,
-        folders=folders,
-        packages=packages,
+        folders=dependencies.folders,
+        requirement_files=dependencies.requirement_files,
+        packages=dependencies.packages,
         python_version=_parse_python_version(raw),
         installer=_choose_installer(raw, pip_config),
         pip_config_file=pip_config,
         package_tools=_keeps_package_tools(raw),
         source=_parse_source(raw, folder, file_type),
-        sections=_parse_sections(raw, folder, file_type),
+        sections=_parse_sections(raw, graphs, folder, file_type),
         warnings=[*keys.ignored_key_warnings(raw), *_env_warnings(raw, folder, file_type)],
     )
 
@@ -169,8 +174,15 @@ def _check_target(label: str, target: str, folder: str, file_type: Callable[[str
         raise ConfigError(f"{label}: there is no file {location} in the repository.")
 
 
-def _parse_sections(raw: dict[str, Any], folder: str, file_type: Callable[[str], str]) -> Sections:
+def _parse_sections(
+    raw: dict[str, Any],
+    graphs: Collection[str],
+    folder: str,
+    file_type: Callable[[str], str],
+) -> Sections:
     parsed = sections.parse_sections(raw)
+    if unknown := sorted(parsed.mcp.graph_ids - set(graphs)):
+        raise ConfigError(f"`mcp`: {unknown[0]} is not one of `graphs`.")
     if parsed.auth is not None:
         _check_target("`auth.path`", parsed.auth.path, folder, file_type)
     if parsed.http.app is not None:
@@ -202,34 +214,55 @@ def _parse_source(
     return UvSource(repository_path(folder, root), package)
 
 
+@dataclass(slots=True)
+class _Dependencies:
+    folders: list[str] = field(default_factory=list)
+    requirement_files: list[str] = field(default_factory=list)
+    packages: list[str] = field(default_factory=list)
+
+
 def _parse_dependencies(
     raw: dict[str, Any], folder: str, file_type: Callable[[str], str]
-) -> tuple[list[str], list[str]]:
+) -> _Dependencies:
     entries = raw.get("dependencies", [])
+    result = _Dependencies()
     if not entries and raw.get("source"):
-        return [], []
+        return result
     if not isinstance(entries, list) or not entries:
         raise ConfigError(
             '`dependencies` must be a list with at least one entry, for example ["."] for the'
             " project in the folder of langgraph.json."
         )
-    folders, packages = [], []
     for entry in entries:
         if not isinstance(entry, str) or not entry.strip():
             raise ConfigError(f"`dependencies`: {entry!r} must be a non-empty string.")
-        if entry.startswith("."):
-            if file_type(repository_path(folder, entry)) not in ("folder", "link"):
-                raise ConfigError(f"`dependencies`: there is no folder {entry} in the repository.")
-            folders.append(entry)
-            continue
-        if entry.endswith(_PROJECT_FILES):
-            # An installer would take it for a package of the index, where any account may publish.
-            raise ConfigError(
-                f"`dependencies`: {entry} is a file; name its folder, for example `.`, whose"
-                " pyproject.toml or requirements.txt is then installed."
-            )
-        packages.append(_check_requirement(entry.strip()))
-    return folders, packages
+        if entry.startswith(".") or entry.endswith(_PROJECT_FILES):
+            _add_local_dependency(result, entry, file_type(repository_path(folder, entry)))
+        else:
+            result.packages.append(_check_requirement(entry.strip()))
+    return result
+
+
+def _add_local_dependency(result: _Dependencies, entry: str, kind: str) -> None:
+    """Add a folder of the repository, or a file that says what its folder needs."""
+    name = posixpath.basename(entry)
+    is_file = kind == "file" or (kind == "link" and entry.endswith(_PROJECT_FILES))
+    if kind == "missing":
+        # An installer would take a file's name for a package of the index, where any account may
+        # publish.
+        missing = "file" if entry.endswith(_PROJECT_FILES) else "folder"
+        raise ConfigError(f"`dependencies`: there is no {missing} {entry} in the repository.")
+    if not is_file:
+        result.folders.append(entry)
+    elif name in _PACKAGING_FILES:
+        result.folders.append(posixpath.dirname(entry) or ".")
+    elif name.endswith(".txt"):
+        result.requirement_files.append(entry)
+    else:
+        raise ConfigError(
+            f"`dependencies`: {entry} is a file; name its folder, for example `.`, whose"
+            " pyproject.toml or requirements.txt is then installed."
+        )
 
 
 def _check_requirement(text: str) -> str:
@@ -300,6 +333,9 @@ def _env_warnings(raw: dict[str, Any], folder: str, file_type: Callable[[str], s
                     f"`env`: the value of {name} must be a string, number or boolean."
                 )
         return []
+    if isinstance(env, list) and all(isinstance(name, str) for name in env):
+        names = ", ".join(env[:_MAX_NAMED_VARIABLES])
+        return [f"`env` lists names; the deployment's variables give their values: {names}."]
     if not isinstance(env, str):
         raise ConfigError("`env` must be an object of variables or the path of a .env file.")
     if file_type(repository_path(folder, env)) == "missing":

@@ -1,4 +1,4 @@
-"""The typed sections of `langgraph.json`: `http`, `auth`, `store`, `checkpointer`, `webhooks`.
+"""The typed sections of `langgraph.json`: `http`, `auth`, `store`, `webhooks` and so on.
 
 They are validated during the build, which reports an invalid value in its log, and parsed again
 to serve the revision. Unknown keys are rejected.
@@ -20,9 +20,12 @@ from pydantic import (
 )
 
 from apps.core.linear_regex import compile_pattern
+from apps.deployments.langgraph_json import uri_template
 from apps.deployments.langgraph_json.keys import ConfigError
 
 Minutes = Annotated[float, Field(gt=0, le=5_256_000, allow_inf_nan=False)]
+MAX_OFFERED = 100
+"""Prompts of a file, and its resources."""
 _MAX_PATTERN_LENGTH = 500
 _PREFIX = re.compile(r"(?:/[A-Za-z0-9._~-]+)+")
 _MAX_HEADER_LENGTH = 4096
@@ -154,17 +157,9 @@ class Serde(ConfigSection):
 
 
 class Checkpointer(ConfigSection):
+    path: str | None = None
     ttl: CheckpointerTtl | None = None
     serde: Serde | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _reject_custom_path(cls, data: Any) -> Any:
-        if isinstance(data, dict) and data.get("path"):
-            raise ValueError("`path` is not supported: the platform always stores the state")
-        if isinstance(data, dict):
-            return {name: value for name, value in data.items() if name != "path"}
-        return data
 
 
 class WebhookUrl(ConfigSection):
@@ -198,6 +193,32 @@ class Webhooks(ConfigSection):
         return self
 
 
+def _check_address(text: str) -> str:
+    uri_template.parse(text)
+    return text
+
+
+class Mcp(ConfigSection):
+    """Graphs that the MCP server offers as something else than a tool."""
+
+    prompts: list[str] = Field([], max_length=MAX_OFFERED)
+    """Graphs whose messages are prompts."""
+    resources: dict[Annotated[str, AfterValidator(_check_address)], str] = Field(
+        {}, max_length=MAX_OFFERED
+    )
+    """The graph that returns the content of a resource, by its address or template."""
+
+    @model_validator(mode="after")
+    def _check_once(self) -> Self:
+        if both := sorted(set(self.prompts) & set(self.resources.values())):
+            raise ValueError(f"the graph {both[0]} is either a prompt or a resource")
+        return self
+
+    @property
+    def graph_ids(self) -> frozenset[str]:
+        return frozenset(self.prompts) | frozenset(self.resources.values())
+
+
 class Sections(BaseModel):
     """All sections of a file; absent ones have their defaults."""
 
@@ -208,6 +229,7 @@ class Sections(BaseModel):
     store: Store = Store()
     checkpointer: Checkpointer = Checkpointer()
     webhooks: Webhooks = Webhooks()
+    mcp: Mcp = Mcp()
 
 
 S = TypeVar("S", bound=BaseModel)

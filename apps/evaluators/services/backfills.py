@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import Window
+from django.db.models.functions import Random, RowNumber
 from django.utils import timezone
 
 from apps.core.callers import Caller
@@ -21,13 +24,13 @@ from apps.evaluators.services.selection import EvaluatedRun
 from apps.trace_store import RunPage, RunQuery, Status, run_store
 from apps.tracing.models import Project
 
+log = logging.getLogger(__name__)
+
 PAGE_SIZE = 200
 MAX_WAITING = 400
 """Open evaluations of a rule above which its backfill waits: new runs of the rule stay near."""
 MAX_STEPS = 50
-"""Backfills that one call of the task advances."""
-
-
+"""Backfills that one call of the task advances: many may wait for room."""
 FIRST_TIME = datetime(2000, 1, 1, tzinfo=UTC)
 """No run is older; times near the first year overflow in other zones."""
 
@@ -121,18 +124,28 @@ def _of(rule: EvaluatorRule) -> RuleBackfillQuerySet:
 
 
 def advance() -> None:
-    """Enqueue a page of each running backfill. Safe to repeat."""
+    """Enqueue a page of each of `MAX_STEPS` running backfills. Safe to repeat.
+
+    One of each organization first, then a second one: an organization may have many that wait for
+    the next day. Which of them is chance, so that each has its turn.
+    """
     running = RuleBackfill.objects.across_workspaces(
         reason="the task advances the backfills of all workspaces"
     ).running()
-    for backfill_id in list(
-        running.order_by("created_at").values_list("pk", flat=True)[:MAX_STEPS]
-    ):
-        with transaction.atomic():
-            rows = running.select_for_update(skip_locked=True, of=("self",))
-            backfill = rows.select_related("rule__evaluator").filter(pk=backfill_id).first()
-            if backfill is not None:
-                _advance(backfill)
+    turn = Window(RowNumber(), partition_by="workspace__organization", order_by=Random())
+    in_turn = running.annotate(turn=turn).order_by("turn", Random())
+    for backfill_id in list(in_turn.values_list("pk", flat=True)[:MAX_STEPS]):
+        try:
+            with transaction.atomic():
+                # Serializes with a change of the rule, which drops what waits, and its deletion.
+                rows = running.select_for_update(skip_locked=True, of=("self", "rule"), no_key=True)
+                backfill = rows.select_related("rule__evaluator").filter(pk=backfill_id).first()
+                if backfill is not None:
+                    _advance(backfill)
+        except Exception:
+            log.exception(
+                "The backfill %s could not be advanced; the next call tries.", backfill_id
+            )
 
 
 def _advance(backfill: RuleBackfill) -> None:

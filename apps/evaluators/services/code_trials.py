@@ -164,12 +164,13 @@ def record_end(job: TrialJob, reply: CodeReply) -> None:
 
 
 def _end(trial: CodeTrial, reply: CodeReply) -> None:
-    trial.ended_at, trial.output, trial.error = timezone.now(), reply.output, reply.error
-    if not reply.error:
+    """Store the result, unless the page has stopped waiting and deleted the trial."""
+    error, scores = reply.error, None
+    if not error:
         try:
-            scores = read_result(reply.result, trial.name)
-        except AppError as error:
-            trial.error = error.detail
-        else:
-            trial.scores = [msgspec.to_builtins(score) for score in scores]
-    trial.save(update_fields=["ended_at", "output", "error", "scores"])
+            scores = [msgspec.to_builtins(score) for score in read_result(reply.result, trial.name)]
+        except AppError as refusal:
+            error = refusal.detail
+    _all_trials().filter(pk=trial.pk).update(
+        ended_at=timezone.now(), output=reply.output, error=error, scores=scores
+    )

@@ -85,9 +85,10 @@ def _load(
     workspace_id: UUID, by_rule: Mapping[UUID, UUID], first_day: date
 ) -> Mapping[UUID, Mapping[date, list[Spent]]]:
     """The spend of these and the seven days before, by group and day."""
-    week = timedelta(days=DAYS_OF_WEEK)
+    earliest = first_day - timedelta(days=DAYS_OF_WEEK)
+    last_day = first_day + timedelta(days=DAYS_OF_WEEK - 1)
     rows = EvaluatorSpend.objects.for_workspace(workspace_id).filter(
-        rule__in=list(by_rule), day__gte=first_day - week, day__lt=first_day + week
+        rule__in=list(by_rule), day__gte=earliest, day__lte=last_day
     )
     spent: dict[UUID, dict[date, list[Spent]]] = defaultdict(lambda: defaultdict(list))
     for rule_id, day, calls, cost in rows.values_list("rule_id", "day", "call_count", "cost"):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from django import template
 
+from apps.core.python_literals import python_literal
+
 register = template.Library()
 
 _EVALUATE = """\
@@ -44,7 +46,7 @@ evaluate_comparative(
 @register.simple_tag
 def evaluate_snippet(dataset_name: str, api_url: str) -> str:
     """Return Python code that runs an experiment on the dataset."""
-    return _EVALUATE.format(api_url=api_url, dataset=repr(dataset_name))
+    return _EVALUATE.format(api_url=api_url, dataset=python_literal(dataset_name))
 
 
 @register.simple_tag

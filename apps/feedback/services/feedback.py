@@ -22,6 +22,8 @@ from apps.feedback.services import attach_to_runs, configs, formulas
 from apps.feedback.services.upsert import upsert_feedback
 from apps.feedback.wire import WireFeedback, check_readable
 from apps.trace_store.errors import ProjectNotFound
+from apps.usage import storage
+from apps.usage.models import StorageKind
 
 MAX_LABEL_LENGTH = 100
 MAX_SOURCE_LENGTH = 100
@@ -54,6 +56,10 @@ def store_feedback(
     """
     if not items:
         return []
+    try:
+        storage.check(workspace_id, StorageKind.FEEDBACK)
+    except storage.StorageFull as error:
+        return [RejectedFeedback(item.id or uuid7(), error) for item in items]
     rejected: list[RejectedFeedback] = []
     rows: list[Feedback] = []
     projects = existing_projects(
@@ -114,6 +120,8 @@ def change_feedback(feedback: Feedback, changes: Mapping[str, Any]) -> Feedback:
     if feedback.formula_id is not None:
         raise errors.FeedbackComputed
     check_readable(changes)
+    if changes.keys() & {"value", "comment", "correction"}:
+        storage.check(feedback.workspace_id, StorageKind.FEEDBACK)
     rows = Feedback.objects.for_workspace(feedback.workspace_id).select_for_update(no_key=True)
     feedback = get_or_404(rows, pk=feedback.pk)
     if changes.keys() & {"score", "value", "feedback_config"}:

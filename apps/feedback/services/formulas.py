@@ -18,6 +18,7 @@ from apps.feedback.models import Feedback, FeedbackFormula
 from apps.feedback.projects import datasets_of_projects, experiments_on_dataset, project_exists
 from apps.feedback.services.upsert import upsert_feedback
 
+MAX_FORMULAS = 1_000
 Target = tuple[UUID, UUID | None]
 """Ids of a project and of one of its runs; without a run id, the project itself."""
 
@@ -121,9 +122,6 @@ def _build_row(
         formula_id=formula.pk,
         **shared._asdict(),
     )
-
-
-MAX_FORMULAS = 1_000
 
 
 def create_formula(workspace_id: UUID, **fields: Any) -> FeedbackFormula:

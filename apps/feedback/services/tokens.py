@@ -22,6 +22,7 @@ from apps.feedback.services.feedback import create_feedback
 from apps.feedback.wire import TokenFeedback, WireFeedback
 
 DEFAULT_LIFETIME = timedelta(hours=3)
+MAX_TOKENS = 100_000
 _DELETE_AFTER = timedelta(days=30)
 _BATCH_SIZE = 10_000
 
@@ -35,9 +36,6 @@ class TokenRequest:
     expires_at: datetime
     config: dict[str, Any] | None = None
     id: UUID | None = None
-
-
-MAX_TOKENS = 100_000
 
 
 @transaction.atomic

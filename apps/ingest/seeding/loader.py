@@ -14,7 +14,13 @@ from apps.ingest.seeding.steps import StepContent
 from apps.ingest.seeding.traces import SeededRun, TraceContext
 from apps.trace_store import Payload, RunRow, Usage, run_store
 from apps.trace_store.filters.subjects import FilterSubject
-from apps.trace_store.filters.terms import ANYTHING, extract_terms
+from apps.trace_store.filters.terms import (
+    RunTerms,
+    extract_content_terms,
+    join_terms,
+    with_labels,
+)
+from apps.trace_store.run_status import Status
 from apps.trace_store.run_writes import FinishedRun
 
 PlacedRun = tuple[UUID, SeededRun]
@@ -28,7 +34,7 @@ class Loader:
     workspace_id: UUID
     attachments: Mapping[UUID, bytes] = field(default_factory=dict)
     """The attachments column by run id, for runs that have any."""
-    _step_terms: dict[int, tuple[StepContent, list[int]]] = field(default_factory=dict)
+    _step_terms: dict[int, tuple[StepContent, RunTerms]] = field(default_factory=dict)
 
     def load(self, runs: Sequence[PlacedRun]) -> None:
         """Append the runs in the caller's transaction."""
@@ -65,15 +71,17 @@ class Loader:
         }
         return FinishedRun(columns, step.payloads, self._terms(run))
 
-    def _terms(self, run: SeededRun) -> list[int]:
+    def _terms(self, run: SeededRun) -> RunTerms:
         step = run.step
         cached = self._step_terms.get(id(step))
         if cached is None or cached[0] is not step:
             # Keep a reference to the step, so that its `id()` is not reused.
             cached = self._step_terms[id(step)] = (step, _terms_of_step(step))
-        if ANYTHING in cached[1]:
-            return [ANYTHING]
-        return cached[1] + _terms_of_context(run.context, step.model, step.provider)
+        content = _terms_of_context(run.context, step.model, step.provider)
+        status = Status.SUCCESS if step.error is None else Status.ERROR
+        return with_labels(
+            join_terms(cached[1], content), status, step.run_type, is_root=run.parent is None
+        )
 
 
 def _sums(run: SeededRun) -> dict[str, Any]:
@@ -105,13 +113,13 @@ def _encode_metadata(context: TraceContext, model: str | None, provider: str | N
 
 
 @lru_cache(maxsize=4096)
-def _terms_of_context(context: TraceContext, model: str | None, provider: str | None) -> list[int]:
+def _terms_of_context(context: TraceContext, model: str | None, provider: str | None) -> RunTerms:
     metadata = _encode_metadata(context, model, provider)
     row = _row(context.tags, metadata, thread=context.thread, model=model)
-    return extract_terms(FilterSubject(run=row))
+    return extract_content_terms(FilterSubject(run=row))
 
 
-def _terms_of_step(step: StepContent) -> list[int]:
+def _terms_of_step(step: StepContent) -> RunTerms:
     payloads = {
         name: dumps(value)
         for name, value in (
@@ -127,7 +135,7 @@ def _terms_of_step(step: StepContent) -> list[int]:
         outputs=payloads.get(Payload.OUTPUTS),
         error=payloads.get(Payload.ERROR),
     )
-    return extract_terms(subject)
+    return extract_content_terms(subject)
 
 
 def _row(

@@ -12,7 +12,11 @@ from apps.core.json import dumps_text
 from apps.trace_store.filters.fields import BY_NAME, ItemKind
 from apps.trace_store.filters.nodes import And, AnyItem, Comparison, Condition, Expression, Not, Or
 from apps.trace_store.filters.parsing import parse
-from apps.trace_store.filters.text_matching import PREFIX_LENGTHS, parse_search, split_words
+from apps.trace_store.filters.text_matching import (
+    MIN_PREFIX_LENGTH,
+    parse_search,
+    split_words,
+)
 
 
 def metadata_filter(metadata: Mapping[str, Any]) -> Expression:
@@ -46,7 +50,7 @@ def join_filters(texts: Sequence[str]) -> str:
 
 
 def search_filter(text: str) -> str:
-    """Format the search for words with these beginnings; words too short for the index are whole.
+    """Format the search for words with these beginnings; short words are whole.
 
     A text without a word stays as it is, so that parsing reports it.
     """
@@ -56,11 +60,11 @@ def search_filter(text: str) -> str:
 def search_words(text: str) -> str:
     """The words of the text as a search for their beginnings; empty without a word.
 
-    Words too short for the index are whole, unless they end with `*`.
+    Short words are whole, unless they end with `*`.
     """
     prefixes = parse_search(text).prefixes
     return " ".join(
-        f"{word}*" if len(word) >= min(PREFIX_LENGTHS) or word in prefixes else word
+        f"{word}*" if len(word) >= MIN_PREFIX_LENGTH or word in prefixes else word
         for word in split_words(text)
     )
 

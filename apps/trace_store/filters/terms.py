@@ -1,28 +1,36 @@
 """The terms of the run index.
 
-A term is the 32-bit hash (PostgreSQL `integer`) of a word, tag, pair and so on of a run. Indexing
-and querying share this module. Hashes may collide: the index finds candidates, the filter decides.
+A run is found by its words, and by the 32-bit hashes (PostgreSQL `integer`) of its tags, pairs and
+so on. Indexing and querying share this module. Hashes may collide and long words are cut: the index
+finds candidates, the filter decides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from itertools import chain
+from typing import NamedTuple
 from zlib import crc32
 
 from apps.trace_store.filters.subjects import FilterSubject, extract_pairs, extract_texts
-from apps.trace_store.filters.text_matching import PREFIX_LENGTHS, split_words
+from apps.trace_store.filters.text_matching import split_words
+from apps.trace_store.run_status import Status
+from apps.trace_store.types import RunType
 
-MAX_TERMS = 5_000
-"""A run with more terms is indexed as one that may match anything. Beginnings do not count."""
+MAX_TERMS = 7_000
+"""A run with more is indexed as one that may match anything: a `tsvector` has at most 1 MB."""
+MAX_WORD_LENGTH = 32
+"""Longer words are indexed by their beginning of this length."""
+_HASHED_BEGINNINGS = (7, 4)
+"""The lengths of the beginnings that earlier versions hashed, see `hash_word`."""
 
 
 class TermKind(IntEnum):
-    """The kind of value of a term. The index stores the numbers: never change their meaning."""
+    """The kind of value of a hash. The index stores the numbers: never change their meaning."""
 
     ANYTHING = 0
-    WORD = 1
+    WORD = 1  # of an earlier version
     TAG = 2
     NAME = 3
     MODEL = 4
@@ -33,9 +41,35 @@ class TermKind(IntEnum):
     INPUT_PAIR = 9
     OUTPUT_KEY = 10
     OUTPUT_PAIR = 11
-    WORD_PREFIX = 12
+    WORD_PREFIX = 12  # of an earlier version
 
 
+class RunTerms(NamedTuple):
+    """The sorted distinct terms of a run."""
+
+    hashes: tuple[int, ...]
+    words: tuple[str, ...]
+    """Words behind the mark of where they stand, and labels, which begin with a slash."""
+
+
+class Word(NamedTuple):
+    """A word, or the beginning of a word, that a filter requires."""
+
+    text: str
+    is_prefix: bool = False
+    marks: str = "eior"
+    """Where it may stand, of `WORD_MARKS`."""
+
+
+WORD_MARKS = {
+    "error": "e",
+    "inputs": "i",
+    "outputs": "o",
+    "name": "r",
+    "tags": "r",
+    "metadata": "r",
+}
+"""The letter in front of the words of a field."""
 _PREFIXES = {kind: crc32(f"{kind.value}\x00".encode()) for kind in TermKind}
 
 
@@ -45,56 +79,96 @@ def hash_term(kind: TermKind, text: str = "", value: str = "") -> int:
 
 
 ANYTHING = hash_term(TermKind.ANYTHING)
+ANY_WORD = "/any"
+"""The label of runs that may match anything."""
+ROOT = "/root"
+_UNLIMITED = RunTerms((ANYTHING,), (ANY_WORD,))
 
 
-def extract_terms(subject: FilterSubject) -> list[int]:
-    """The sorted distinct terms of the run, without feedback and totals."""
-    terms: set[int] = set()
+def status_label(status: str) -> str | None:
+    return f"/status:{status}" if status in _STATUSES else None
+
+
+def type_label(run_type: str) -> str | None:
+    return f"/type:{run_type}" if run_type in _RUN_TYPES else None
+
+
+_STATUSES, _RUN_TYPES = frozenset(Status), frozenset(RunType)
+
+
+def extract_terms(subject: FilterSubject) -> RunTerms:
+    """The terms of the run, without feedback and totals."""
+    run = subject.run
+    return with_labels(
+        extract_content_terms(subject), str(run.status), run.run_type, is_root=run.is_root
+    )
+
+
+def extract_content_terms(subject: FilterSubject) -> RunTerms:
+    """The terms of the run without its labels."""
+    hashes: set[int] = set()
     for term in _field_terms(subject):
-        terms.add(term)
-        if len(terms) > MAX_TERMS:
-            return [ANYTHING]
-    # Hash each distinct word once: texts repeat most of their words.
-    words = _distinct_words(subject)
-    terms |= {hash_term(TermKind.WORD, word) for word in words}
-    if len(terms) > MAX_TERMS:
-        return [ANYTHING]
-    for length in PREFIX_LENGTHS:
-        prefixes = {word[:length] for word in words if len(word) > length}
-        terms |= {hash_term(TermKind.WORD_PREFIX, prefix) for prefix in prefixes}
-    return sorted(terms)
+        hashes.add(term)
+        if len(hashes) > MAX_TERMS:
+            return _UNLIMITED
+    words: set[str] = set()
+    for mark, texts in _searched_texts(subject):
+        distinct: set[str] = set()
+        for text in texts:
+            distinct.update(split_words(text))
+        words |= {mark + word[:MAX_WORD_LENGTH] for word in distinct}
+    if len(hashes) + len(words) > MAX_TERMS:
+        return _UNLIMITED
+    return RunTerms(tuple(sorted(hashes)), tuple(sorted(words)))
 
 
-def prefix_terms(prefix: str) -> frozenset[int]:
-    """The terms of which a run has at least one if it has a word with this beginning.
+def with_labels(terms: RunTerms, status: str, run_type: str, *, is_root: bool) -> RunTerms:
+    """Add what filters often combine with words, so that the index finds runs that have both."""
+    if terms == _UNLIMITED:
+        return terms
+    labels = (status_label(status), type_label(run_type), ROOT if is_root else None)
+    # A slash sorts before letters and digits.
+    return terms._replace(words=(*sorted(filter(None, labels)), *terms.words))
 
-    Empty if the beginning is too short for the index.
+
+def join_terms(first: RunTerms, second: RunTerms) -> RunTerms:
+    """The terms of a run with the content of both."""
+    if _UNLIMITED in {first, second}:
+        return _UNLIMITED
+    hashes, words = {*first.hashes, *second.hashes}, {*first.words, *second.words}
+    return RunTerms(tuple(sorted(hashes)), tuple(sorted(words)))
+
+
+def hash_word(word: Word) -> frozenset[int]:
+    """The hashes of which a run that an earlier version indexed has one if it has the word.
+
+    Empty for a beginning that was not indexed.
     """
-    length = next((length for length in PREFIX_LENGTHS if length <= len(prefix)), None)
+    text = word.text
+    if not word.is_prefix:
+        return frozenset({hash_term(TermKind.WORD, text)})
+    length = next((length for length in _HASHED_BEGINNINGS if length <= len(text)), None)
     if length is None:
         return frozenset()
-    terms = {hash_term(TermKind.WORD_PREFIX, prefix[:length])}
-    if length == len(prefix):
-        terms.add(hash_term(TermKind.WORD, prefix))
+    terms = {hash_term(TermKind.WORD_PREFIX, text[:length])}
+    if length == len(text):
+        terms.add(hash_term(TermKind.WORD, text))
     return frozenset(terms)
 
 
 def searched_content(subject: FilterSubject) -> Iterator[str]:
     """The texts that `search` covers."""
+    return chain.from_iterable(texts for _, texts in _searched_texts(subject))
+
+
+def _searched_texts(subject: FilterSubject) -> Iterator[tuple[str, Iterable[str]]]:
+    """Texts with the mark of their words, those that are at hand first."""
     run = subject.run
-    return chain(
-        (run.name, subject.error_text or "", *run.tags),
-        extract_texts(run.metadata_json),
-        extract_texts(subject.inputs),
-        extract_texts(subject.outputs),
-    )
-
-
-def _distinct_words(subject: FilterSubject) -> set[str]:
-    words: set[str] = set()
-    for text in searched_content(subject):
-        words.update(split_words(text))
-    return words
+    yield "r", (run.name, *run.tags)
+    yield "r", extract_texts(run.metadata_json)
+    yield "e", (subject.error_text or "",)
+    yield "i", extract_texts(subject.inputs)
+    yield "o", extract_texts(subject.outputs)
 
 
 def _field_terms(subject: FilterSubject) -> Iterator[int]:

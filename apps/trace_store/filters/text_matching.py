@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-PREFIX_LENGTHS = (7, 4)
-"""Longer words are also indexed by their beginnings of these lengths."""
+MIN_PREFIX_LENGTH = 4
+"""Shorter words that a user types are searched whole."""
 
 _PATTERN_PART = re.compile(r"\\(?P<escaped>.)|(?P<wildcard>[%_])|(?P<plain>[^%_\\]+)", re.DOTALL)
 

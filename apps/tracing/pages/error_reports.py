@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -26,6 +27,7 @@ _JAVASCRIPT_FRAME = re.compile(
     r"^\s+at (?:async )?(?:(?P<function>[^()\n]+?) \()?"
     r"(?:file://)?(?P<path>[^()\s]+):(?P<line>\d+):\d+\)?$"
 )
+_REPR = re.compile(r"""(?P<name>[\w.]+)\((?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"),?\)""")
 _LIBRARY = re.compile(
     r"(?:site|dist)-packages/|node_modules/|/lib/python\d|^<|^node:|^internal/|/graph_host/"
 )
@@ -82,7 +84,7 @@ def build_error(text: str) -> ErrorReport:
         message = head.strip() or _last_message(trace)
     else:
         message = "\n".join(_until_frame(text.splitlines())).strip() or text
-    title, _, details = message.partition("\n")
+    title, _, details = _read_repr(message).partition("\n")
     frames = [] if is_interrupt else list(_read_frames(text))[-MAX_FRAMES:]
     groups = [
         FrameGroup(list(group), is_library)
@@ -90,6 +92,17 @@ def build_error(text: str) -> ErrorReport:
     ]
     details = details.strip()[:MAX_TEXT]
     return ErrorReport(title[:_MAX_TITLE], shown, is_interrupt, details, groups, requests)
+
+
+def _read_repr(message: str) -> str:
+    """Return the `repr` of an exception whose text has several lines as `Name: text`."""
+    match = _REPR.fullmatch(message[:MAX_TEXT]) if "\\n" in message else None
+    if match is None:
+        return message
+    try:
+        return f"{match['name']}: {ast.literal_eval(match['text'])}"
+    except (SyntaxError, ValueError):  # not Python's escapes
+        return message
 
 
 def _until_frame(lines: Sequence[str]) -> Iterator[str]:

@@ -30,9 +30,9 @@ from apps.tracing import errors
 from apps.tracing.models import Share
 
 MAX_RUNS_SHOWN = 1000
+"""The maximum number of runs on the public page of a link."""
 MAX_SHARES = 20_000
 """Public links of a workspace to traces and threads."""
-"""The maximum number of runs on the public page of a link."""
 REMOVAL_STATEMENT = """
 DELETE FROM tracing_share s USING {runs} r
 WHERE s.workspace_id = r.workspace_id AND s.project_id = r.project_id

@@ -12,7 +12,7 @@ from typing import Any
 
 import scenarios
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.config import get_stream_writer
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import interrupt
@@ -169,6 +169,76 @@ image_content = say(IMAGE)
 audio_content = say({"type": "audio", "base64": WAV.decode(), "mime_type": "audio/wav"})
 embedded_resource = say(JSON_FILE)
 mixed_content = say({"type": "text", "text": "Multiple content types test:"}, IMAGE, JSON_FILE)
+
+
+# Prompts and resources
+
+
+def prompt(function: Callable[..., Any], arguments: Any = Text) -> Any:
+    """A graph whose messages are a prompt."""
+    builder = StateGraph(Said, input_schema=arguments)
+    builder.add_node("write", function)
+    builder.add_edge(START, "write")
+    builder.add_edge("write", END)
+    return builder.compile()
+
+
+class TwoArguments(TypedDict):
+    arg1: str
+    arg2: str
+
+
+class ResourceArgument(TypedDict):
+    resourceUri: str
+
+
+def write_with_arguments(state: TwoArguments) -> Any:
+    text = f"Prompt with arguments: arg1='{state['arg1']}', arg2='{state['arg2']}'"
+    return {"messages": [HumanMessage(text)]}
+
+
+def write_with_resource(state: ResourceArgument) -> Any:
+    file = {
+        "type": "file",
+        "base64": base64.b64encode(b"Embedded resource content for testing.").decode(),
+        "mime_type": "text/plain",
+        "filename": state["resourceUri"],
+    }
+    text = {"type": "text", "text": "Please process the embedded resource above."}
+    return {"messages": [HumanMessage(content=[file, text])]}
+
+
+def write_with_image(_: Text) -> Any:
+    text = {"type": "text", "text": "Please analyze the image above."}
+    return {"messages": [HumanMessage(content=[IMAGE, text])]}
+
+
+def ask_for_context(_: Text) -> Any:
+    question = elicit("What context should the prompt use?", context="string")
+    answer = interrupt({"inputRequests": {"user_context": question}})
+    return {"messages": [HumanMessage(f"Use this context: {answer}")]}
+
+
+class Page(TypedDict, total=False):
+    id: str
+    templateTest: bool
+    data: str
+
+
+def read_page(state: Page) -> Page:
+    return {"templateTest": True, "data": f"Data for ID: {state['id']}"}
+
+
+simple_prompt = prompt(
+    lambda _: {"messages": [HumanMessage("This is a simple prompt for testing.")]}
+)
+prompt_with_arguments = prompt(write_with_arguments, TwoArguments)
+prompt_with_resource = prompt(write_with_resource, ResourceArgument)
+prompt_with_image = prompt(write_with_image)
+prompt_that_asks = prompt(ask_for_context)
+static_text = say({"type": "text", "text": "This is the content of the static text resource."})
+static_binary = say(IMAGE)
+template_data = one_step(read_page, Page)
 
 
 # Questions with names

@@ -15,14 +15,22 @@ from apps.trace_store import Payload
 from apps.trace_store.filters import parse
 from apps.trace_store.filters.reference import matches
 from apps.trace_store.filters.subjects import FilterSubject, Pair, extract_pairs, extract_texts
-from apps.trace_store.filters.terms import ANYTHING, MAX_TERMS, TermKind, extract_terms, hash_term
+from apps.trace_store.filters.terms import (
+    ANY_WORD,
+    ANYTHING,
+    MAX_TERMS,
+    TermKind,
+    Word,
+    extract_terms,
+    hash_term,
+)
 from apps.trace_store.filters.text_matching import (
     fold_case,
     matches_like,
     required_words,
     split_words,
 )
-from apps.trace_store.postgres.filtering.terms import required_terms
+from apps.trace_store.postgres.filtering.terms import required_labels, required_terms
 from tests.examples import fuzz_settings
 from tests.factories.tracing import read_run, stored_run
 
@@ -163,10 +171,11 @@ def test_a_run_has_the_terms_of_its_content(workspace):
         error=detail.json(Payload.ERROR),
     )
 
-    text = "lookup a b bad gateway rome 5 x t 1 m 2"
-    assert set(extract_terms(subject)) == {
-        *(hash_term(TermKind.WORD, word) for word in text.split()),
-        *(hash_term(TermKind.WORD_PREFIX, prefix) for prefix in ("look", "gate")),
+    text = "rlookup ra rb ebad egateway irome i5 ox rt r1 rm r2"
+    hashes, words = extract_terms(subject)
+    assert words == ("/root", "/status:error", "/type:chain", *sorted(text.split()))
+    assert hashes == tuple(sorted(hashes))
+    assert set(hashes) == {
         hash_term(TermKind.NAME, "Lookup"),
         hash_term(TermKind.TAG, "a b"),
         hash_term(TermKind.MODEL, "m-2"),
@@ -187,13 +196,13 @@ def test_a_run_with_too_many_terms_gets_the_wildcard_term(run):
     chance = random.Random(5)
     many = [f"{chance.getrandbits(64):x}" for _ in range(MAX_TERMS)]
 
-    assert extract_terms(FilterSubject(run=run, inputs=json.dumps({"words": many}).encode())) == [
-        ANYTHING
-    ]
+    terms = extract_terms(FilterSubject(run=run, inputs=json.dumps({"words": many}).encode()))
+
+    assert terms == ((ANYTHING,), (ANY_WORD,))
 
 
-def clauses(*kinds_and_texts):
-    return [{ANYTHING, *terms} for terms in kinds_and_texts]
+def clauses(*groups):
+    return [{Word(term) if isinstance(term, str) else term for term in terms} for terms in groups]
 
 
 @pytest.mark.parametrize(
@@ -219,7 +228,7 @@ def clauses(*kinds_and_texts):
             "and(eq(input_key, 'q'), in(input_value, ['Rome', 'Oslo fjord']))",
             clauses(
                 [hash_term(TermKind.INPUT_KEY, "q")],
-                [hash_term(TermKind.WORD, "rome"), hash_term(TermKind.WORD, "fjord")],
+                [Word("rome", marks="i"), Word("fjord", marks="i")],
                 [
                     hash_term(TermKind.INPUT_PAIR, "q", "Rome"),
                     hash_term(TermKind.INPUT_PAIR, "q", "Oslo fjord"),
@@ -228,23 +237,28 @@ def clauses(*kinds_and_texts):
         ),
         (
             "search('a b')",
-            clauses([hash_term(TermKind.WORD, "a")], [hash_term(TermKind.WORD, "b")]),
+            clauses(["a"], ["b"]),
         ),
         (
             "search('Refu* Internat* policies* of')",
             clauses(
-                [hash_term(TermKind.WORD_PREFIX, "refu"), hash_term(TermKind.WORD, "refu")],
-                [hash_term(TermKind.WORD_PREFIX, "interna")],
-                [hash_term(TermKind.WORD_PREFIX, "policie")],
-                [hash_term(TermKind.WORD, "of")],
+                [Word("refu", is_prefix=True)],
+                [Word("internat", is_prefix=True)],
+                [Word("policies", is_prefix=True)],
+                ["of"],
             ),
         ),
-        ("search('ref*')", None),
-        ("or(search('ref*'), eq(name, 'a'))", None),
+        ("search('ref*')", clauses([Word("ref", is_prefix=True)])),
+        ("search(outputs, 'ref* a')", clauses([Word("ref", True, "o")], [Word("a", marks="o")])),
+        ("search(metadata, 'a')", clauses([Word("a", marks="r")])),
+        (
+            "or(search('ref*'), eq(name, 'a'))",
+            clauses([Word("ref", is_prefix=True), hash_term(TermKind.NAME, "a")]),
+        ),
         ("search('true')", None),
         ("eq(output_value, true)", None),
         ("like(error, '%timed out%')", None),
-        ("like(error, '%was timed out%')", clauses([hash_term(TermKind.WORD, "timed")])),
+        ("like(error, '%was timed out%')", clauses([Word("timed", marks="e")])),
         (
             "or(eq(name, 'a'), has(tags, 'b'))",
             clauses([hash_term(TermKind.NAME, "a"), hash_term(TermKind.TAG, "b")]),
@@ -261,6 +275,27 @@ def test_a_filter_requires_the_terms_that_every_match_has(text, expected):
     terms = required_terms(parse(text))
 
     def in_order(clauses_found):
-        return None if clauses_found is None else sorted(map(sorted, clauses_found))
+        return (
+            None
+            if clauses_found is None
+            else sorted(sorted(map(str, clause)) for clause in clauses_found)
+        )
 
     assert in_order(terms) == in_order(expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("search('a')", []),
+        ("eq(status, 'error')", [{"/status:error"}]),
+        ("in(run_type, ['llm', 'tool'])", [{"/type:llm", "/type:tool"}]),
+        ("and(eq(is_root, true), search('a'))", [{"/root"}]),
+        ("eq(is_root, false)", []),
+        ("in(run_type, ['llm', \"x' | 'y\"])", []),
+        ("neq(status, 'error')", []),
+        ("or(eq(status, 'error'), search('a'))", []),
+    ],
+)
+def test_a_filter_requires_the_labels_that_every_match_has(text, expected):
+    assert list(required_labels(parse(text))) == expected

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from apps.trace_store import RunQuery, run_store
 from apps.trace_store.filters import parse
 from apps.trace_store.filters.reference import matches
-from apps.trace_store.filters.terms import extract_terms
+from apps.trace_store.filters.terms import ANYTHING, extract_terms
 from apps.trace_store.postgres.filtering import compile_where
 from apps.trace_store.postgres.filtering.subjects import load_subjects
+from apps.trace_store.postgres.filtering.terms import required_labels
 from apps.trace_store.postgres.postprocess import processor
 from tests.examples import fuzz_settings
 from tests.trace_store.filters.population import filters, populate
@@ -38,6 +39,20 @@ def load_all_subjects(workspace, run_ids):
     return load_subjects(workspace.pk, rows)
 
 
+def has_one(terms, clause):
+    """Whether the run has one of the clause's terms."""
+    return ANYTHING in terms.hashes or any(
+        term in terms.hashes
+        if isinstance(term, int)
+        else any(
+            word[0] in term.marks
+            and (word[1:].startswith(term.text) if term.is_prefix else word[1:] == term.text)
+            for word in terms.words
+        )
+        for term in clause
+    )
+
+
 def check_random_filters(workspace, run_ids, cases):
     subjects = load_all_subjects(workspace, run_ids)
     roots = {
@@ -45,7 +60,7 @@ def check_random_filters(workspace, run_ids, cases):
         for subject in subjects
         if subject.run.is_root
     }
-    terms = {subject.run.id: set(extract_terms(subject)) for subject in subjects}
+    terms = {subject.run.id: extract_terms(subject) for subject in subjects}
 
     @fuzz_settings(cases)
     @given(filters(run_ids), st.sampled_from(["where", "where", "where_root", "where_any"]))
@@ -78,7 +93,9 @@ def check_random_filters(workspace, run_ids, cases):
         )
         # The terms that the index is searched for exclude no match.
         for clause in compile_where(workspace.pk, expression).terms or ():
-            assert all(terms[run_id] & clause for run_id in hits)
+            assert all(has_one(terms[run_id], clause) for run_id in hits)
+        for group in required_labels(expression):
+            assert all(group & {*terms[run_id].words} for run_id in hits)
 
     check_filter()
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
 from langsmith import Client, traceable
 from langsmith.run_helpers import get_current_run_tree, tracing_context
 
-from tests.live import Live
+from tests.live_client import client
+
+__all__ = ["client"]
 
 
 @dataclass(frozen=True)
@@ -25,13 +26,6 @@ class Population:
     """Has no child runs; feedback `helpful` 0.75."""
     other: uuid.UUID
     """In the other thread, with a rare word."""
-
-
-@pytest.fixture(scope="module")
-def client(live: Live) -> Iterator[Client]:
-    client = Client(api_url=live.api_url, api_key=live.api_key)
-    yield client
-    client.cleanup()
 
 
 @traceable(run_type="tool", name="look up")

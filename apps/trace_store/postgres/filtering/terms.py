@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import product
-from typing import TypeAlias
+from typing import TypeAlias, TypeGuard
 
 from apps.trace_store.filters.fields import ItemKind
 from apps.trace_store.filters.nodes import (
@@ -18,11 +19,21 @@ from apps.trace_store.filters.nodes import (
     Not,
     Or,
 )
-from apps.trace_store.filters.terms import ANYTHING, TermKind, hash_term, prefix_terms
+from apps.trace_store.filters.query_analysis import split_conjunction
+from apps.trace_store.filters.terms import (
+    ROOT,
+    WORD_MARKS,
+    TermKind,
+    Word,
+    hash_term,
+    status_label,
+    type_label,
+)
 from apps.trace_store.filters.text_matching import parse_search, required_words, split_words
 
-Clause: TypeAlias = frozenset[int]
-"""At least one of these terms is required."""
+Term: TypeAlias = int | Word
+Clause: TypeAlias = frozenset[Term]
+"""At least one of these terms is required, unless the run may match anything."""
 RequiredTerms: TypeAlias = tuple[Clause, ...]
 """All of these clauses are required; never empty."""
 
@@ -42,16 +53,34 @@ _FIELD_TERMS = {
 
 
 def required_terms(expression: Expression) -> RequiredTerms | None:
-    """Return the clauses that a match must meet; None if the filter implies none.
-
-    Each clause includes the term `ANYTHING` of runs that are not fully indexed.
-    """
+    """Return the clauses that a match must meet; None if the filter implies none."""
     clauses = {clause for clause in _clauses(expression) if 0 < len(clause) <= _MAX_ALTERNATIVES}
     if not clauses:
         return None
     # The narrowest clauses, limited to what is quick to look up.
-    chosen = sorted(clauses, key=lambda clause: (len(clause), sorted(clause)))[:_MAX_CLAUSES]
-    return tuple(clause | {ANYTHING} for clause in chosen)
+    chosen = sorted(clauses, key=lambda clause: (len(clause), sorted(map(str, clause))))
+    return tuple(chosen[:_MAX_CLAUSES])
+
+
+def required_labels(expression: Expression | None) -> Sequence[frozenset[str]]:
+    """The labels of which a match has at least one, of each set."""
+    parts = [] if expression is None else split_conjunction(expression)
+    labels = [_labels(part) for part in parts if isinstance(part, Condition)]
+    return [frozenset(group) for group in labels if _are_known(group)]
+
+
+def _labels(condition: Condition) -> Sequence[str | None]:
+    name = condition.field.name
+    if name == "is_root":
+        is_required = condition.comparison is Comparison.EQUAL and condition.value is True
+        return [ROOT] if is_required else []
+    build_label = {"status": status_label, "run_type": type_label}.get(name)
+    values = _possible_texts(condition)
+    return [] if build_label is None or values is None else [build_label(item) for item in values]
+
+
+def _are_known(labels: Sequence[str | None]) -> TypeGuard[Sequence[str]]:
+    return bool(labels) and None not in labels
 
 
 def _clauses(expression: Expression) -> Sequence[Clause]:
@@ -76,8 +105,9 @@ def _condition_clauses(condition: Condition) -> Sequence[Clause]:
         case Comparison.SEARCH:
             searched = parse_search(str(value))
             beginnings = sorted(searched.prefixes, key=len, reverse=True)[:_MAX_CLAUSES]
-            clauses = [clause for clause in map(prefix_terms, beginnings) if clause]
-            return [*_require_words(searched.words), *clauses]
+            build = _word_builder(name)
+            clauses = [frozenset({build(text, is_prefix=True)}) for text in beginnings]
+            return [*_require_words(searched.words, build), *clauses]
         case Comparison.EXISTS:
             return [frozenset({hash_term(TermKind.METADATA_KEY, str(value))})]
         case Comparison.CONTAINS if isinstance(value, JsonObject):
@@ -138,21 +168,30 @@ def _possible_texts(condition: Condition) -> Sequence[str] | None:
 
 def _word_clauses(condition: Condition) -> Sequence[Clause]:
     """The words that the value must contain."""
-    texts = _possible_texts(condition)
+    texts, build = _possible_texts(condition), _word_builder(condition.field.name)
     if texts is None:
         if condition.comparison in {Comparison.LIKE, Comparison.ILIKE}:
-            return _require_words(required_words(str(condition.value)))
+            return _require_words(required_words(str(condition.value)), build)
         return []
     if len(texts) == 1:
-        return _require_words(split_words(texts[0]))
+        return _require_words(split_words(texts[0]), build)
     longest = [max(_indexed_words(split_words(text)), key=len, default="") for text in texts]
-    return [frozenset(hash_term(TermKind.WORD, word) for word in longest)] if all(longest) else []
+    return [frozenset(map(build, longest))] if all(longest) else []
 
 
-def _require_words(words: Iterable[str]) -> Sequence[Clause]:
+def _word_builder(field_name: str) -> Callable[..., Word]:
+    """Build required words of that field; of all fields that are searched without a name."""
+    mark = WORD_MARKS.get(_CONTENT_OF_ITEMS.get(field_name, field_name))
+    return Word if mark is None else partial(Word, marks=mark)
+
+
+_CONTENT_OF_ITEMS = {"input_value": "inputs", "output_value": "outputs"}
+
+
+def _require_words(words: Iterable[str], build: Callable[..., Word]) -> Sequence[Clause]:
     # Prefer long words, because they are rarer.
     longest = sorted(_indexed_words(words), key=lambda word: (-len(word), word))[:_MAX_CLAUSES]
-    return [frozenset({hash_term(TermKind.WORD, word)}) for word in longest]
+    return [frozenset({build(word)}) for word in longest]
 
 
 def _indexed_words(words: Iterable[str]) -> set[str]:

@@ -5,15 +5,16 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import chain
+from string import ascii_letters, digits
 from uuid import UUID
 from zlib import crc32
 
 from apps.core.connections import raw_cursor, sql
 from apps.trace_store.filters.subjects import FilterSubject
-from apps.trace_store.filters.terms import extract_terms
+from apps.trace_store.filters.terms import WORD_MARKS, RunTerms, extract_terms
 from apps.trace_store.postgres.reading import lookup
 from apps.trace_store.types import ChangedRun, Payload, RunDetail, RunKey
 
@@ -23,12 +24,27 @@ _KEYS = "unnest(%s::uuid[], %s::uuid[], %s::timestamptz[]) AS k(id, project_id, 
 
 
 def salt_terms(workspace_id: UUID, terms: Iterable[int]) -> list[int]:
-    """Salt the terms by workspace, so that index lists of workspaces do not overlap."""
+    """Salt the hashes by workspace, so that index lists of workspaces do not overlap."""
     salt = crc32(workspace_id.bytes) - 2**31
     return [term ^ salt for term in terms]
 
 
-def write_terms(workspace_id: UUID, terms: Sequence[tuple[RunKey, Sequence[int]]]) -> None:
+def salted_marks(workspace_id: UUID) -> dict[str, str]:
+    """What the index has in place of the mark or slash in front of a word, for the same reason."""
+    first, second = divmod(crc32(workspace_id.bytes) % (len(_LETTERS) * _SALTS), _SALTS)
+    marks = {
+        mark: _LETTERS[first] + _LETTERS[second * len(_MARKS) + number]
+        for number, mark in enumerate(_MARKS)
+    }
+    return {**marks, "/": f"{marks[_MARKS[0]]}/"}
+
+
+_MARKS = sorted(set(WORD_MARKS.values()))
+_LETTERS = sorted(ascii_letters + digits)
+_SALTS = len(_LETTERS) // len(_MARKS)
+
+
+def write_terms(workspace_id: UUID, terms: Sequence[tuple[RunKey, RunTerms]]) -> None:
     """Replace the terms of the runs. The caller is the workspace's only writer of terms."""
     if not terms:
         return
@@ -57,31 +73,44 @@ def write_terms(workspace_id: UUID, terms: Sequence[tuple[RunKey, Sequence[int]]
             project_id,
             partition_time,
             run_id,
-            encode_terms(salt_terms(workspace_id, run_terms)),
+            *encode_terms(workspace_id, run_terms),
         )
         for (run_id, project_id, partition_time), run_terms in terms
     )
 
 
-def copy_terms(rows: Iterable[tuple[UUID, UUID, datetime, UUID, bytes]]) -> None:
+def copy_terms(rows: Iterable[tuple[UUID, UUID, datetime, UUID, bytes, bytes]]) -> None:
     """Append rows that do not exist yet."""
     statement = (
-        "COPY trace_store_run_terms (workspace_id, project_id, partition_time, id, terms)"
+        "COPY trace_store_run_terms (workspace_id, project_id, partition_time, id, terms, words)"
         " FROM STDIN (FORMAT binary)"
     )
     with raw_cursor() as cursor, cursor.copy(sql(statement)) as copy:
-        copy.set_types(["uuid", "uuid", "timestamptz", "uuid", "bytea"])
+        copy.set_types(["uuid", "uuid", "timestamptz", "uuid", "bytea", "bytea"])
         for row in rows:
             copy.write_row(row)
 
 
-def encode_terms(terms: Sequence[int]) -> bytes:
-    """Encode an integer array in PostgreSQL's binary format."""
-    size = len(terms)
+def encode_terms(workspace_id: UUID, terms: RunTerms) -> tuple[bytes, bytes]:
+    """Encode the hashes as an integer array and the words as a `tsvector`, in binary format."""
+    return (
+        _encode_integers(salt_terms(workspace_id, terms.hashes)),
+        _encode_words(salted_marks(workspace_id), terms.words),
+    )
+
+
+def _encode_integers(values: Sequence[int]) -> bytes:
+    size = len(values)
     if not size:
         return _EMPTY
-    members = struct.pack(f">{2 * size}i", *chain.from_iterable((4, term) for term in terms))
+    members = struct.pack(f">{2 * size}i", *chain.from_iterable((4, value) for value in values))
     return _HEADER.pack(1, 0, _INTEGER_OID, size, 1) + members
+
+
+def _encode_words(marks: Mapping[str, str], words: Sequence[str]) -> bytes:
+    # Each word ends with a zero byte and the number of its positions, which is zero.
+    text = "".join([f"{marks[word[0]]}{word[1:]}\0\0\0" for word in words])
+    return struct.pack(">I", len(words)) + text.encode("utf-8", "replace")
 
 
 _EMPTY = struct.pack(">3i", 0, 0, _INTEGER_OID)

@@ -18,23 +18,28 @@ from apps.trace_store.filters.query_analysis import (
     required_value,
     split_conjunction,
 )
+from apps.trace_store.filters.terms import ROOT, status_label, type_label
 from apps.trace_store.postgres.filtering import CompiledFilter, compile_where, compile_where_root
 from apps.trace_store.postgres.filtering.compiler import compile_having
-from apps.trace_store.postgres.filtering.terms import RequiredTerms, required_terms
-from apps.trace_store.postgres.postprocess.term_index import salt_terms
+from apps.trace_store.postgres.filtering.terms import (
+    RequiredTerms,
+    required_labels,
+    required_terms,
+)
 from apps.trace_store.postgres.reading.locations import estimate_start_range, locate_runs
 from apps.trace_store.postgres.reading.pending_deletions import exclude_deleted
 from apps.trace_store.postgres.reading.rows import (
     partition_lower_bound,
     partition_upper_bound,
 )
+from apps.trace_store.postgres.reading.term_conditions import term_conditions
 from apps.trace_store.postgres.rollups.intervals import (
     EARLIEST_TIME,
     LATEST_TIME,
     Resolution,
     find_misplaced_runs,
 )
-from apps.trace_store.run_status import is_failed_sql
+from apps.trace_store.run_status import Status, is_failed_sql
 from apps.trace_store.types import RunQuery
 
 Condition = tuple[str, Sequence[Any]]
@@ -88,6 +93,16 @@ def prepare_query(workspace_id: UUID, query: RunQuery) -> PreparedQuery:
     needs_sort = _is_of_one_thread(query) or any(text == TRACES_SQL for text, _ in conditions)
     has_ids = needs_sort or any(value is not None for value in ids)
     return PreparedQuery(workspace_id, query, conditions, where, since, until, has_ids, needs_sort)
+
+
+def query_labels(query: RunQuery) -> Sequence[frozenset[str]]:
+    """The labels that the runs of the query have, by its filter and its other conditions."""
+    labels = (
+        ROOT if query.is_root else None,
+        None if query.run_type is None else type_label(query.run_type),
+        status_label(Status.ERROR) if query.has_error else None,
+    )
+    return [*(frozenset({item}) for item in labels if item), *required_labels(query.where)]
 
 
 def _is_all_processed(workspace_id: UUID) -> bool:
@@ -245,20 +260,23 @@ def _indexed_traces(
     workspace_id: UUID, terms: RequiredTerms, project_ids: Sequence[UUID] | None
 ) -> list[UUID]:
     """The traces of runs with these terms, at most `MAX_INDEXED_TRACES + 1`."""
-    term_conditions = " ".join("AND t.terms && %s" for _ in terms)
-    values: list[Any] = [workspace_id, *(salt_terms(workspace_id, clause) for clause in terms)]
+    conditions: list[Condition] = [
+        ("t.workspace_id = %s", [workspace_id]),
+        *term_conditions(workspace_id, terms),
+    ]
     if project_ids is not None:
-        term_conditions += " AND t.project_id = ANY(%s)"
-        values.append(list(project_ids))
+        conditions.append(("t.project_id = ANY(%s)", [list(project_ids)]))
+    where = " AND ".join(f"({text})" for text, _ in conditions)
     statement = (
         "SELECT r.trace_id FROM (SELECT t.id, t.project_id, t.partition_time FROM"
         " trace_store_run_terms t"
-        f" WHERE t.workspace_id = %s {term_conditions} LIMIT {MAX_INDEXED_TRACES + 1}) t"
+        f" WHERE {where} LIMIT {MAX_INDEXED_TRACES + 1}) t"
         " JOIN trace_store_run r"
         " ON r.workspace_id = %s AND r.id = t.id AND r.project_id = t.project_id"
         " AND r.partition_time = t.partition_time"
     )
     with raw_cursor() as cursor:
+        values = [value for _, part in conditions for value in part]
         cursor.execute(sql(statement), [*values, workspace_id])
         return [row[0] for row in cursor]
 

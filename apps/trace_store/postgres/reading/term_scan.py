@@ -10,9 +10,8 @@ from datetime import timedelta
 
 from apps.core.connections import raw_cursor, sql
 from apps.trace_store.postgres.filtering.terms import RequiredTerms
-from apps.trace_store.postgres.postprocess.term_index import salt_terms
 from apps.trace_store.postgres.reading import scan
-from apps.trace_store.postgres.reading.prepared_query import Condition
+from apps.trace_store.postgres.reading.prepared_query import Condition, query_labels
 from apps.trace_store.postgres.reading.rows import COLUMNS, StoredRun, select_runs
 from apps.trace_store.postgres.reading.scan import (
     MAX_BATCH,
@@ -25,6 +24,7 @@ from apps.trace_store.postgres.reading.scan import (
     sort_key,
     window_conditions,
 )
+from apps.trace_store.postgres.reading.term_conditions import term_conditions
 from apps.trace_store.types import RunKey
 
 _MAX_WINDOW = timedelta(days=30)
@@ -64,9 +64,9 @@ class TermScan(OrderedQuery):
 
     def _indexed(self, terms: RequiredTerms, size: int) -> Iterator[Sequence[StoredRun]]:
         """Check the terms of the first runs, which finds frequent terms; then use the index."""
-        term_conditions: list[Condition] = [
-            ("t.terms && %s", [salt_terms(self.prepared.workspace_id, clause)]) for clause in terms
-        ]
+        conditions = term_conditions(
+            self.prepared.workspace_id, terms, query_labels(self.prepared.query)
+        )
         position = self.position
         if len(self.prepared.query.project_ids or ()) == 1:
             probe_end = self._probe_end()
@@ -81,7 +81,7 @@ class TermScan(OrderedQuery):
                 else [self.compare_with_position(probe_end, "t", is_after=False)]
             )
             while rows := self._read_by_terms(
-                term_conditions, (begin, end), before_end, position, size, reads_first_runs=True
+                conditions, (begin, end), before_end, position, size, reads_first_runs=True
             ):
                 yield rows
                 if len(rows) < size:
@@ -92,7 +92,7 @@ class TermScan(OrderedQuery):
             position = probe_end
         for window in self.split_windows(_MAX_WINDOW, position):
             last_position = position
-            while rows := self._read_by_terms(term_conditions, window, [], last_position, size):
+            while rows := self._read_by_terms(conditions, window, [], last_position, size):
                 yield rows
                 if len(rows) < size:
                     break

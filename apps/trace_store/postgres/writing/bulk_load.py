@@ -9,7 +9,7 @@ from uuid import UUID
 from django.db import connection
 
 from apps.trace_store.postgres import partitions
-from apps.trace_store.postgres.postprocess.term_index import copy_terms, encode_terms, salt_terms
+from apps.trace_store.postgres.postprocess.term_index import copy_terms, encode_terms
 from apps.trace_store.postgres.postprocess.trace_totals import TOTAL_TYPES
 from apps.trace_store.postgres.writing.binary_copy import copy_rows
 from apps.trace_store.postgres.writing.run_keys import KEY_COLUMNS
@@ -17,7 +17,7 @@ from apps.trace_store.postgres.writing.write_runs import PAYLOAD_COLUMNS, RUN_CO
 from apps.trace_store.run_writes import FinishedRun
 
 _COLUMNS = RUN_COLUMNS | {f"sum_{name}": kind for name, kind in TOTAL_TYPES.items()}
-_TERMS_INDEX = "trace_store_run_terms_terms"
+_TERM_INDEXES = {name: f"trace_store_run_terms_{name}" for name in ("terms", "words")}
 _SETTINGS = {
     "maintenance_work_mem": "1GB",
     "gin_pending_list_limit": "64MB",
@@ -42,7 +42,7 @@ def append_runs(workspace_id: UUID, runs: Sequence[FinishedRun]) -> None:
             run.columns["project_id"],
             run.columns["partition_time"],
             run.columns["id"],
-            encode_terms(salt_terms(workspace_id, run.terms)),
+            *encode_terms(workspace_id, run.terms),
         )
         for run in runs
     )
@@ -50,9 +50,9 @@ def append_runs(workspace_id: UUID, runs: Sequence[FinishedRun]) -> None:
 
 @contextmanager
 def bulk_load() -> Iterator[None]:
-    """Set options for a bulk load; with empty tables, build the terms index at the end.
+    """Set options for a bulk load; with empty tables, build the term indexes at the end.
 
-    If a load was killed before it built the index, the next load builds it.
+    If a load was killed before it built them, the next load does.
     """
     with connection.cursor() as cursor:
         for name, value in _SETTINGS.items():
@@ -62,10 +62,10 @@ def bulk_load() -> Iterator[None]:
         if connection.in_atomic_block:
             yield
         elif _has_runs():
-            _build_index()
+            _build_indexes()
             yield
         else:
-            with _deferred_index():
+            with _deferred_indexes():
                 yield
     finally:
         with connection.cursor() as cursor:
@@ -82,20 +82,22 @@ def _has_runs() -> bool:
 
 
 @contextmanager
-def _deferred_index() -> Iterator[None]:
+def _deferred_indexes() -> Iterator[None]:
     with connection.cursor() as cursor:
-        cursor.execute(f"DROP INDEX IF EXISTS {_TERMS_INDEX}")
+        for index in _TERM_INDEXES.values():
+            cursor.execute(f"DROP INDEX IF EXISTS {index}")
     try:
         yield
     finally:
-        _build_index()
+        _build_indexes()
 
 
-def _build_index() -> None:
+def _build_indexes() -> None:
     with connection.cursor() as cursor:
-        cursor.execute(
-            f"CREATE INDEX IF NOT EXISTS {_TERMS_INDEX} ON trace_store_run_terms USING gin (terms)"
-        )
+        for column, index in _TERM_INDEXES.items():
+            cursor.execute(
+                f"CREATE INDEX IF NOT EXISTS {index} ON trace_store_run_terms USING gin ({column})"
+            )
 
 
 def _analyze() -> None:

@@ -34,13 +34,9 @@ from apps.tracing.pages.transcripts.agents import (
     count_hidden,
     find_agents,
 )
-from apps.tracing.pages.transcripts.blocks import (
-    MAX_PARSED_BYTES,
-    Block,
-    TranscriptBuilder,
-    cut_messages,
-    message_key,
-)
+from apps.tracing.pages.transcripts.block_builder import MAX_PARSED_BYTES, TranscriptBuilder
+from apps.tracing.pages.transcripts.blocks import Block
+from apps.tracing.pages.transcripts.shown_messages import cut_messages, message_key
 
 RUNS_PER_PAGE = 200
 """The model, tool and retriever runs of one page of a transcript."""
