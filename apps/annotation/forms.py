@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -12,9 +14,16 @@ from apps.annotation.rubric import MAX_ITEMS, RubricItem
 from apps.annotation.wire import MAX_REVIEWS
 from apps.feedback.models import KEY_LENGTH
 
+_LINE = re.compile(r"(?P<key>.+?)\s*(?P<star>\*?)\s*(?::\s+(?P<description>.*))?")
+_OTHER_FIELDS = ("value_descriptions", "score_descriptions", "is_assertion", "regex_validator")
+"""Of a rubric item: the API sets them, the form keeps them."""
+
 
 class QueueForm(forms.Form):
-    """The fields of a queue. The rubric is one feedback key a line; a star makes it required."""
+    """The fields of a queue. The rubric is one feedback key a line; a star makes it required.
+
+    `rubric_items` is the stored rubric: what a line cannot say of a key stays as it is there.
+    """
 
     name = forms.CharField(max_length=NAME_LENGTH)
     description = forms.CharField(required=False, max_length=10_000)
@@ -40,6 +49,12 @@ class QueueForm(forms.Form):
         help_text="An item is archived after this number of reviews.",
     )
 
+    def __init__(
+        self, *args: Any, rubric_items: Iterable[Mapping[str, Any]] = (), **kwargs: Any
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self._stored_items = {item["feedback_key"]: item for item in rubric_items}
+
     def clean_description(self) -> str | None:
         return self.cleaned_data["description"] or None
 
@@ -48,30 +63,37 @@ class QueueForm(forms.Form):
 
     def clean_rubric(self) -> list[RubricItem]:
         lines = [line.strip() for line in self.cleaned_data["rubric"].splitlines()]
-        items = [_parse_line(line) for line in lines if line]
+        items = [self._parse_line(line) for line in lines if line]
         if len(items) > MAX_ITEMS:
             raise forms.ValidationError(f"A rubric may have at most {MAX_ITEMS} keys.")
         return items
 
+    def _parse_line(self, line: str) -> RubricItem:
+        match = _LINE.fullmatch(line)
+        if match is None or len(match["key"]) > KEY_LENGTH:
+            raise forms.ValidationError(f"A feedback key has 1 to {KEY_LENGTH} characters.")
+        stored = self._stored_items.get(match["key"], {})
+        description: str | None = (match["description"] or "").strip() or None
+        if description == _to_one_line(stored.get("description")):
+            description = stored.get("description")
+        return RubricItem(
+            feedback_key=match["key"],
+            description=description,
+            is_required=bool(match["star"]),
+            **{name: stored[name] for name in _OTHER_FIELDS if name in stored},
+        )
 
-def _parse_line(line: str) -> RubricItem:
-    key, _, description = line.partition(":")
-    name = key.strip().removesuffix("*").strip()
-    if not 0 < len(name) <= KEY_LENGTH:
-        raise forms.ValidationError(f"A feedback key has 1 to {KEY_LENGTH} characters.")
-    return RubricItem(
-        feedback_key=name,
-        description=description.strip() or None,
-        is_required=key.strip().endswith("*"),
-    )
+
+def _to_one_line(text: str | None) -> str | None:
+    return " ".join(text.split()) if text else None
 
 
-def format_rubric(items: list[dict[str, Any]]) -> str:
+def format_rubric(items: Iterable[Mapping[str, Any]]) -> str:
     """Return the rubric as the form shows it."""
     return "\n".join(
         item["feedback_key"]
         + ("*" if item.get("is_required") else "")
-        + (f": {item['description']}" if item.get("description") else "")
+        + (f": {_to_one_line(item['description'])}" if item.get("description") else "")
         for item in items
     )
 

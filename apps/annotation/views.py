@@ -32,8 +32,6 @@ from apps.tracing.models import Project
 from apps.tracing.services import get_project
 from apps.web_ui.pages import PageRequest, form_page, read_offset, save_form, workspace_page
 
-MAX_LISTED_QUEUES = 100
-
 
 @require_GET
 @workspace_page(Permission.ANNOTATION_QUEUES_READ)
@@ -77,7 +75,7 @@ def annotation_settings(request: PageRequest, queue_id: UUID) -> HttpResponse:
         "rubric": format_rubric(queue.rubric_items),
         "num_reviewers_per_item": queue.num_reviewers_per_item or 1,
     }
-    form = QueueForm(request.POST or None, initial=initial)
+    form = QueueForm(request.POST or None, initial=initial, rubric_items=queue.rubric_items)
 
     def update() -> None:
         fields = _queue_fields(form)
@@ -165,7 +163,7 @@ def _find(request: PageRequest, queue_id: UUID, queue_item_id: UUID) -> QueueIte
 @require_POST
 @workspace_page(Permission.ANNOTATION_QUEUES_REVIEW)
 def annotation_reserve(request: PageRequest, queue_id: UUID, queue_item_id: UUID) -> HttpResponse:
-    """Reserve the item and return until when; 409 if others hold it."""
+    """Reserve the item; return until when, or that enough others have it."""
     item = _find(request, queue_id, queue_item_id)
     context: dict[str, Any] = {"queue": item.queue, "item": item}
     try:
@@ -235,7 +233,7 @@ def annotation_skip(request: PageRequest, queue_id: UUID, queue_item_id: UUID) -
 
 def _to_review(item: QueueItem, item_id: UUID | None = None) -> HttpResponse:
     url = reverse("annotation-review", args=[item.workspace_id, item.queue_id])
-    return redirect(url if item_id is None else f"{url}?{urlencode({'item': item_id})}")
+    return redirect(url if item_id is None else f"{url}?{urlencode({'item': str(item_id)})}")
 
 
 @require_http_methods(["GET", "POST"])
@@ -253,9 +251,9 @@ def annotation_add(request: PageRequest) -> HttpResponse:
         if request.htmx:
             return render(request, "annotation/add_runs.html#added", {"queue": added[0]})
         return redirect("annotation-review", workspace_id, added[0].pk)
-    queues = AnnotationQueue.objects.for_workspace(workspace_id).order_by("-updated_at", "pk")
+    queues = AnnotationQueue.objects.for_workspace(workspace_id).only("workspace_id", "name")
     context = {
-        "queues": list(queues[:MAX_LISTED_QUEUES]),
+        "queues": list(queues.order_by("-updated_at", "pk")[: services.MAX_QUEUES]),
         "form": form,
         "runs": runs,
         "experiment": experiment,

@@ -97,6 +97,29 @@ def test_editor_creates_changes_and_deletes_a_queue(page, base, workspace):
     assert not AnnotationQueue.objects.for_workspace(workspace).exists()
 
 
+def test_settings_keep_what_a_line_of_the_form_cannot_say(page, base, workspace):
+    item = RubricItem(
+        feedback_key="tone:voice",
+        description="How friendly?\nRead all of it.",
+        score_descriptions={"0": "cold"},
+        regex_validator="^[a-z]+$",
+    )
+    queue = make_queue(workspace, "q", rubric_items=[item, RubricItem(feedback_key="why")])
+    (before, _) = queue.rubric_items
+
+    form = page.get(f"{base}/{queue.pk}/settings").content.decode()
+    lines = "tone:voice: How friendly? Read all of it.\nwhy"
+    assert lines in form
+    fields = {"name": "q", "rubric": lines.replace("why", "why *"), "num_reviewers_per_item": 1}
+    page.post(f"{base}/{queue.pk}/settings", fields)
+
+    queue.refresh_from_db()
+    assert queue.rubric_items[0] == before
+    assert (queue.rubric_items[1]["feedback_key"], queue.rubric_items[1]["is_required"]) == (
+        "why", True,
+    )  # fmt: skip
+
+
 def test_review_page_shows_the_first_item_and_reserves_nothing(client, base, scored_queue, first):
     page = client.get(f"{base}/{scored_queue.pk}").content.decode()
 
@@ -153,6 +176,7 @@ def test_review_ends_when_required_keys_have_feedback(client, base, scored_queue
     refused = client.post(f"{item_url}/done")
     assert refused.status_code == 422
     assert "Required: tone" in refused.content.decode()
+    assert f'href="{base}/{scored_queue.pk}?item=' in refused.content.decode()
 
     client.post(f"{item_url}/score", {"key": "tone", "score": "1"})
     done = client.post(f"{item_url}/done")
