@@ -41,6 +41,7 @@ urlpatterns = [
     path("", include("apps.playground.pages.urls")),
     path("", include("apps.datasets.urls")),
     path("", include("apps.experiments.urls")),
+    path("", include("apps.annotation.urls")),
 ]
 
 handler400 = "apps.core.http.middleware.bad_request"

@@ -66,6 +66,10 @@ READ_ONLY_DECISIONS = {"[asks]", "[none]", "[self]", "[mail]"}
 REVIEW_ROUTES = {
     "/annotation-queues/status/<uuid:queue_item_id>",
     "/v1/platform/annotation-queues/items/<uuid:queue_item_id>/status",
+    *(
+        f"/o/<uuid:workspace_id>/annotation/<uuid:queue_id>/i/<uuid:queue_item_id>/{step}"
+        for step in ("reserve", "score", "done", "skip")
+    ),
 }
 # tests/test_tenancy.py sends every method of every route as these.
 CALLERS_ELSEWHERE = {"unknown key", "ingest-only key", "outsider's key"}

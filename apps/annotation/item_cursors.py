@@ -39,6 +39,11 @@ def items_before(rows: QueueItemQuerySet, item: Any) -> QueueItemQuerySet:
     return rows.filter(_side("lt", item.effective_added_at, item.pk))
 
 
+def items_after(rows: QueueItemQuerySet, item: Any) -> QueueItemQuerySet:
+    """Return the items after this one."""
+    return rows.filter(_side("gt", item.effective_added_at, item.pk))
+
+
 def _side(side: str, time: datetime, pk: UUID) -> Q:
     return Q(**{f"effective_added_at__{side}": time}) | Q(
         effective_added_at=time, **{f"pk__{side}": pk}

@@ -42,6 +42,7 @@ def page_context(request: HttpRequest) -> dict[str, Any]:
         "may_write_secrets": _has_permission(request, Permission.SECRETS_WRITE),
         "may_use_playground": _has_permission(request, Permission.PROMPTS_READ),
         "may_add_to_datasets": _has_permission(request, Permission.DATASETS_WRITE),
+        "may_add_to_queues": _has_permission(request, Permission.ANNOTATION_QUEUES_WRITE),
         "sections": SimpleLazyObject(lambda: _sections(request)),
         "settings_groups": SimpleLazyObject(lambda: _settings_groups(request)),
     }

@@ -26,6 +26,7 @@ _MIN_SETTINGS_TEXT = 2
 ACTIONS = (
     ("Connect a program", "start", Permission.WORKSPACE_READ),
     ("New dataset", "dataset-new", Permission.DATASETS_WRITE),
+    ("New annotation queue", "annotation-new", Permission.ANNOTATION_QUEUES_WRITE),
     ("New prompt", "prompt-new", Permission.PROMPTS_WRITE),
     ("New deployment", "deployment-new", Permission.DEPLOYMENTS_WRITE),
     ("New dashboard", "dashboard-list", Permission.CHARTS_WRITE),

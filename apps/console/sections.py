@@ -37,6 +37,13 @@ SECTIONS = (
         ("dataset", "datasets", "example", "experiment", "experiments", "comparison", "evaluator"),
     ),
     NavigationSection(
+        "Annotation",
+        "check-check",
+        "annotation-list",
+        Permission.ANNOTATION_QUEUES_READ,
+        ("annotation",),
+    ),
+    NavigationSection(
         "Prompts", "message-square-text", "prompt-list", Permission.PROMPTS_READ, ("prompt",)
     ),
     NavigationSection(

@@ -25,6 +25,7 @@ const ELEMENTS = {
   "first-run": () => import("./elements/first-run.js"),
   "facets-toggle": () => import("./elements/facets-toggle.js"),
   "import-wizard": () => import("./elements/import-wizard.js"),
+  "item-review": () => import("./elements/item-review.js"),
   "json-field": () => import("./elements/json-field.js"),
   "kept-choice": () => import("./elements/kept-choice.js"),
   "json-view": () => import("./elements/json-view.js"),

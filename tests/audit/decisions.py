@@ -185,6 +185,14 @@ post /v1/platform/annotation-queues/<uuid:queue_id>/items/delete -> [work]
 patch /v1/platform/annotation-queues/<uuid:queue_id>/items/<uuid:queue_item_id> -> [work]
 post /v1/platform/annotation-queues/<uuid:queue_id>/reviewers -> annotation_queue.updated
 delete /v1/platform/annotation-queues/<uuid:queue_id>/reviewers/<uuid:identity_id> -> annotation_queue.updated
+post /o/<uuid:workspace_id>/annotation/new -> annotation_queue.created
+post /o/<uuid:workspace_id>/annotation/add -> annotation_queue.created
+post /o/<uuid:workspace_id>/annotation/<uuid:queue_id>/settings -> annotation_queue.updated
+post /o/<uuid:workspace_id>/annotation/<uuid:queue_id>/delete -> annotation_queue.deleted
+post /o/<uuid:workspace_id>/annotation/<uuid:queue_id>/i/<uuid:queue_item_id>/reserve -> [work]
+post /o/<uuid:workspace_id>/annotation/<uuid:queue_id>/i/<uuid:queue_item_id>/score -> [work]
+post /o/<uuid:workspace_id>/annotation/<uuid:queue_id>/i/<uuid:queue_item_id>/done -> [work]
+post /o/<uuid:workspace_id>/annotation/<uuid:queue_id>/i/<uuid:queue_item_id>/skip -> [work]
 post /datasets/comparative -> [work]
 post /datasets/<uuid:dataset_id>/experiment-jobs -> experiment.started
 post /experiment-jobs/<uuid:job_id>/cancel -> experiment.cancelled

@@ -32,6 +32,21 @@ class KeyChoices:
     categories: Sequence[dict[str, Any]] = ()
     steps: Sequence[str] = ()
     is_freeform: bool = False
+    description: str = ""
+    is_required: bool = False
+    score: float | None = None
+    """The score that the user has given."""
+    comment: str = ""
+    """The comment that the user has given."""
+
+    @property
+    def selected_step(self) -> str:
+        """The step that is the given score; empty for none."""
+        return next((step for step in self.steps if float(step) == self.score), "")
+
+    @property
+    def is_given(self) -> bool:
+        return self.score is not None or bool(self.comment)
 
 
 def list_key_choices(workspace_id: UUID, project_id: UUID) -> list[KeyChoices]:
@@ -46,7 +61,17 @@ def list_key_choices(workspace_id: UUID, project_id: UUID) -> list[KeyChoices]:
     own = list(rows.filter(key__in=counts))
     own.sort(key=lambda row: -counts[row.key])
     others = rows.exclude(pk__in=[row.pk for row in own])
-    configs = [*own, *others[:MAX_KEYS]][:MAX_KEYS]
+    return _list_choices(workspace_id, [*own, *others[:MAX_KEYS]][:MAX_KEYS])
+
+
+def choices_by_key(workspace_id: UUID, keys: Sequence[str]) -> dict[str, KeyChoices]:
+    """Return the choices of these keys; a key without a config takes a typed number."""
+    rows = FeedbackConfig.objects.for_workspace(workspace_id).filter(key__in=keys)
+    choices = {item.key: item for item in _list_choices(workspace_id, list(rows))}
+    return {key: choices.get(key, KeyChoices(key)) for key in keys}
+
+
+def _list_choices(workspace_id: UUID, configs: Sequence[FeedbackConfig]) -> list[KeyChoices]:
     keys = [row.key for row in configs if _is_numeric(row) and _range(row) is None]
     scores = _sample_scores(workspace_id, keys)
     return [_build_choices(row, scores.get(row.key, ())) for row in configs]
