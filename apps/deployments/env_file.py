@@ -66,7 +66,7 @@ def read_env_file(
 def missing_example_variables(
     directory: RevisionDir, config_path: str, config: Mapping[str, Any], environment: dict[str, str]
 ) -> tuple[str, list[str]] | None:
-    """Return the example beside an absent `.env` file, and its variables without a value here.
+    """Return the example next to an absent `.env` file, and its variables without a value here.
 
     Repositories do not contain their `.env`, but say in an example what it needs. Variables of
     tracing, which the platform sets, do not count. None if nothing is missing.

@@ -39,7 +39,7 @@ class ReviewPage:
 
     @property
     def is_completed(self) -> bool:
-        """Whether the reviewer completed the item, or nobody has to any more."""
+        """Whether the reviewer completed the item, or the item has all its reviews."""
         is_own = self.review is not None and self.review.completed_at is not None
         return is_own or self.item.completed_at is not None
 
