@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from apps.agent_server.models import StreamedEvents
+from apps.agent_server.models import AgentRun, StreamedEvents
 from apps.agent_server.services import stream_history
 from apps.agent_server.streaming.hub import StreamHub
 from apps.agent_server.streaming.streams import BEGINNING, END, Event, EventId
@@ -84,8 +84,14 @@ async def hub(volatile_redis) -> AsyncIterator[StreamHub]:
 async def read_events(
     hub: StreamHub, run, after: EventId, *, is_run_over: bool = False
 ) -> list[Event]:
-    """Return the events of the run after `after`, up to its end."""
+    """Return the events of the run after `after`, up to its end.
+
+    `is_run_over` tells the reader that the run is over, once that is committed with all its events,
+    as the platform does. Redis has them earlier.
+    """
     events: list[Event] = []
+    if is_run_over:
+        await in_thread(wait_until, lambda: is_over(run), "the commit of the run's end")
     async with asyncio.timeout(60), hub.open(run.pk, after, is_resumable=True) as reader:
         if is_run_over:
             reader.finish("over")
@@ -104,6 +110,10 @@ def start_run(engine, revision):
     run = make_run(thread, "tell", kwargs=kwargs, resumable=True)
     engine.call(engine.engine.claim_or_queue, thread.pk)
     return run
+
+
+def is_over(run) -> bool:
+    return AgentRun.unscoped.filter(pk=run.pk).exclude(status__in=["pending", "running"]).exists()
 
 
 def custom_numbers(events: list[Event]) -> list[int]:
@@ -167,6 +177,7 @@ async def test_stored_events_are_deleted_after_their_time_to_live(
 ):
     run = await in_thread(start_run, engine, revision)
     await read_events(hub, run, BEGINNING)
+    await in_thread(wait_until, lambda: is_over(run), "the commit of the run's end")
     assert await in_thread(stream_history.delete_expired) == 0
 
     settings.RESUMABLE_STREAM_TTL_SECONDS = 0

@@ -255,7 +255,11 @@ requires-dist = [{{ name = "first" }}]
         prepare_dir(policy.cwd, uid=folders.uid)
         directory = SimpleNamespace(source=policy.cwd, python=policy.cwd / ".venv/bin/python")
         project = SimpleNamespace(
-            source=SimpleNamespace(root=".", package=None), folders=(), packages=(), installer="uv"
+            source=SimpleNamespace(root=".", package=None),
+            folders=(),
+            packages=(),
+            requirement_files=(),
+            installer="uv",
         )
         policy = replace(policy, env={**policy.env, "VIRTUAL_ENV": f"{policy.cwd}/.venv"})
         commands = venv._install_commands(
