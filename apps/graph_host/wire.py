@@ -28,6 +28,8 @@ HIGH_WATER_BYTES = 1024 * 1024
 _READ_BYTES = 256 * 1024
 _REPORT_SECONDS = 0.002
 """A report for each read would cost more than reading a small frame."""
+_REPORT_BYTES = 64 * 1024
+"""Reported at once: a flood of large frames would go on for as long as the report waits."""
 _LENGTH = struct.Struct(">I")
 
 Frame = list[Any]
@@ -127,8 +129,8 @@ class Link:
         """Above `max_unsent_bytes`, the link is closed: the peer does not read.
 
         An untrusted peer's frame that exceeds `frame_limits` closes it too. `on_handled` is called
-        after reads, at most every `_REPORT_SECONDS`, with the bytes since its last call and the
-        seconds that their frames took.
+        after reads, at most every `_REPORT_SECONDS` or `_REPORT_BYTES`, with the bytes since its
+        last call and the seconds that their frames took.
         """
         sock.setblocking(False)
         self._sock = sock
@@ -281,7 +283,8 @@ class Link:
         ended_at = time.perf_counter()
         self._handled_bytes += len(data)
         self._handled_seconds += ended_at - started_at
-        if ended_at - self._reported_at < _REPORT_SECONDS:
+        is_recent = ended_at - self._reported_at < _REPORT_SECONDS
+        if is_recent and self._handled_bytes < _REPORT_BYTES:
             return
         self._reported_at = ended_at
         size, seconds = self._handled_bytes, self._handled_seconds

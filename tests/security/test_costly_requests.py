@@ -7,7 +7,8 @@ import socket
 import threading
 import time
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -68,21 +69,15 @@ def test_attachments_of_a_request_are_limited() -> None:
         add(decoders.MAX_ATTACHMENTS)
 
 
-@pytest.fixture
-def dripping_server() -> Iterator[str]:
-    """An S3 endpoint that sends a byte of a header now and then, forever."""
-    stopped = threading.Event()
+@contextmanager
+def serving(answer: Callable[[socket.socket], None]) -> Iterator[str]:
+    """Run a server that answers each connection in a thread; yield its address."""
     listener = socket.create_server(("127.0.0.1", 0))
     threads: list[threading.Thread] = []
 
-    def drip(connection: socket.socket) -> None:
-        with connection:
-            try:
-                connection.sendall(b"HTTP/1.1 200 OK\r\nX-Slow: ")
-                while not stopped.wait(0.05):
-                    connection.sendall(b"a")
-            except OSError:
-                return
+    def respond(connection: socket.socket) -> None:
+        with connection, suppress(OSError):  # the client has left
+            answer(connection)
 
     def accept() -> None:
         while True:
@@ -90,17 +85,31 @@ def dripping_server() -> Iterator[str]:
                 connection, _ = listener.accept()
             except OSError:
                 return
-            threads.append(threading.Thread(target=drip, args=[connection]))
+            threads.append(threading.Thread(target=respond, args=[connection]))
             threads[-1].start()
 
     accepting = threading.Thread(target=accept)
     accepting.start()
     yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    stopped.set()
     listener.shutdown(socket.SHUT_RDWR)
     listener.close()
     for thread in (accepting, *threads):
         thread.join()
+
+
+@pytest.fixture
+def dripping_server() -> Iterator[str]:
+    """An S3 endpoint that sends a byte of a header now and then, forever."""
+    stopped = threading.Event()
+
+    def drip(connection: socket.socket) -> None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+        while not stopped.wait(0.05):
+            connection.sendall(b"a")
+
+    with serving(drip) as url:
+        yield url
+        stopped.set()
 
 
 @pytest.fixture
@@ -160,35 +169,15 @@ def test_file_of_an_export_ends_at_its_deadline(
 @pytest.fixture
 def flooding_server() -> Iterator[str]:
     """An S3 endpoint that answers each request with bytes without end."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    threads: list[threading.Thread] = []
 
     def flood(connection: socket.socket) -> None:
-        with connection:
-            try:
-                connection.recv(65_536)
-                connection.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")
-                while True:
-                    connection.sendall(bytes(65_536))
-            except OSError:
-                return
-
-    def accept() -> None:
+        connection.recv(65_536)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")
         while True:
-            try:
-                connection, _ = listener.accept()
-            except OSError:
-                return
-            threads.append(threading.Thread(target=flood, args=[connection]))
-            threads[-1].start()
+            connection.sendall(bytes(65_536))
 
-    accepting = threading.Thread(target=accept)
-    accepting.start()
-    yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    listener.shutdown(socket.SHUT_RDWR)
-    listener.close()
-    for thread in (accepting, *threads):
-        thread.join()
+    with serving(flood) as url:
+        yield url
 
 
 def test_response_without_end_takes_little_memory(settings: Any, flooding_server: str) -> None:
