@@ -14,7 +14,7 @@ from apps.annotation.rubric import MAX_ITEMS, RubricItem
 from apps.annotation.wire import MAX_REVIEWS
 from apps.feedback.models import KEY_LENGTH
 
-_LINE = re.compile(r"(?P<key>.+?)\s*(?P<star>\*?)\s*(?::\s+(?P<description>.*))?")
+_SEPARATOR = re.compile(r":\s")
 _OTHER_FIELDS = ("value_descriptions", "score_descriptions", "is_assertion", "regex_validator")
 """Of a rubric item: the API sets them, the form keeps them."""
 
@@ -69,17 +69,21 @@ class QueueForm(forms.Form):
         return items
 
     def _parse_line(self, line: str) -> RubricItem:
-        match = _LINE.fullmatch(line)
-        if match is None or len(match["key"]) > KEY_LENGTH:
+        key, *rest = _SEPARATOR.split(line, maxsplit=1)
+        key = key.rstrip()
+        is_required = len(key) > 1 and key.endswith("*")
+        if is_required:
+            key = key[:-1].rstrip()
+        if not 1 <= len(key) <= KEY_LENGTH:
             raise forms.ValidationError(f"A feedback key has 1 to {KEY_LENGTH} characters.")
-        stored = self._stored_items.get(match["key"], {})
-        description: str | None = (match["description"] or "").strip() or None
+        stored = self._stored_items.get(key, {})
+        description: str | None = "".join(rest).strip() or None
         if description == _to_one_line(stored.get("description")):
             description = stored.get("description")
         return RubricItem(
-            feedback_key=match["key"],
+            feedback_key=key,
             description=description,
-            is_required=bool(match["star"]),
+            is_required=is_required,
             **{name: stored[name] for name in _OTHER_FIELDS if name in stored},
         )
 

@@ -97,6 +97,16 @@ def test_editor_creates_changes_and_deletes_a_queue(page, base, workspace):
     assert not AnnotationQueue.objects.for_workspace(workspace).exists()
 
 
+@pytest.mark.parametrize(
+    "line", [f"a{' ' * 50_000}b", f"a{' *' * 25_000}b", f"a{' :' * 25_000}b", "*:" * 25_000, ":"]
+)
+def test_hostile_lines_of_the_rubric_are_read_in_linear_time(page, base, workspace, line):
+    """A pattern that backtracks would not end."""
+    fields = {"name": "q", "rubric": line, "num_reviewers_per_item": 1}
+
+    assert page.post(f"{base}/new", fields).status_code in {302, 422}
+
+
 def test_settings_keep_what_a_line_of_the_form_cannot_say(page, base, workspace):
     item = RubricItem(
         feedback_key="tone:voice",
