@@ -281,17 +281,18 @@ def main() -> None:
         os.setgroups([])
         os.setresgid(user, user, user)
         os.setresuid(user, user, user)
-    folder = Path(tempfile.mkdtemp(prefix="network-attacks-")).resolve()
-    (folder / "secret").write_text("secret of the platform")
-    (folder / "secret").chmod(0o600)
-    folder.chmod(0o711)
     user_name = "ordinary user" if user else "root"
     isolation = probe()
-    modes = {f"{user_name}, bubblewrap": attack(Network.PROXIED, isolation, folder)}
-    reached = dict(service.reached)
-    landlock = Capability(Mode.LANDLOCK, "")
-    if not user:
-        modes["root, Landlock"] = refused_start(Network.PROXIED, landlock, folder)
+    with tempfile.TemporaryDirectory(prefix="network-attacks-") as name:
+        folder = Path(name).resolve()
+        (folder / "secret").write_text("secret of the platform")
+        (folder / "secret").chmod(0o600)
+        folder.chmod(0o711)
+        modes = {f"{user_name}, bubblewrap": attack(Network.PROXIED, isolation, folder)}
+        reached = dict(service.reached)
+        landlock = Capability(Mode.LANDLOCK, "")
+        if not user:
+            modes["root, Landlock"] = refused_start(Network.PROXIED, landlock, folder)
     print(json.dumps({"reachable": is_reachable, "reached": reached, "modes": modes}))  # noqa: T201
 
 

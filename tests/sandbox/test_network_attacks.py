@@ -10,6 +10,7 @@ import sys
 import sysconfig
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,22 +21,36 @@ ATTEMPTS = 60
 SYSTEM_PYTHON = Path("/usr/bin/python3")
 
 
-def run_attacks(python: Path, *arguments: str) -> dict:
-    completed = subprocess.run(
-        ["unshare", "--net", str(python), "-m", "tests.sandbox.network_attacks", *arguments],
-        cwd=BASE_DIR,
-        env={
-            "PATH": "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-            "PYTHONPATH": str(BASE_DIR),
-            "PYTHONDONTWRITEBYTECODE": "1",
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
-    )
-    assert completed.returncode == 0, completed.stderr
+def run_program(command: list[str], **variables: str) -> Any:
+    """Run a program of attacks as `python -m` and return the JSON of its last line.
+
+    Its temporary files are in a folder that every user may enter, and that is removed with it.
+    """
+    with tempfile.TemporaryDirectory(prefix="attacks-") as folder:
+        Path(folder).chmod(0o1777)
+        completed = subprocess.run(
+            command,
+            cwd=BASE_DIR,
+            env={
+                "PATH": "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+                "PYTHONPATH": str(BASE_DIR),
+                "PYTHONDONTWRITEBYTECODE": "1",
+                "TMPDIR": folder,
+                **variables,
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=240,
+        )
+        assert completed.returncode == 0, completed.stderr
+        assert list(Path(folder).iterdir()) == []
     return json.loads(completed.stdout.splitlines()[-1])
+
+
+def run_attacks(python: Path, *arguments: str) -> dict:
+    module = "tests.sandbox.network_attacks"
+    return run_program(["unshare", "--net", str(python), "-m", module, *arguments])
 
 
 def check(report: dict, modes: set[str], record_property) -> None:
