@@ -61,8 +61,8 @@ def find_users(workspace_id: UUID, identity_ids: Collection[UUID]) -> list[UUID]
     members = WorkspaceMembership.objects.filter(workspace_id=workspace_id, pk__in=identity_ids)
     by_member = dict(members.values_list("pk", "user_id"))
     wanted = list(dict.fromkeys(by_member.get(pk, pk) for pk in identity_ids))
-    found = set(query_users(workspace_id).filter(pk__in=wanted).values_list("pk", flat=True))
-    if len(found) < len(wanted):
+    existing = set(query_users(workspace_id).filter(pk__in=wanted).values_list("pk", flat=True))
+    if len(existing) < len(wanted):
         raise errors.ReviewerNotFound
     return wanted
 
