@@ -121,7 +121,10 @@ def _refresh_item(item: QueueItem, queue: AnnotationQueue, now: datetime) -> Non
 
 
 def refresh_items(queue: AnnotationQueue) -> None:
-    """Apply a changed number of reviewers to all items, in the caller's transaction."""
+    """Apply a changed number of reviewers to all items.
+
+    In the caller's transaction, which has locked the queue.
+    """
     condition = Q(reviews__completed_at__isnull=False)
     if queue.needs_all_assigned:
         condition &= Q(reviews__reviewer_id__in=assigned_ids(queue))
