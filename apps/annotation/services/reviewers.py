@@ -52,6 +52,12 @@ def query_users(workspace_id: UUID) -> QuerySet[User]:
     )
 
 
+def names_of(workspace_id: UUID, reviewer_ids: Sequence[UUID]) -> list[str]:
+    """Return the names of the reviewers; a key without a user has none."""
+    users = query_users(workspace_id).in_bulk(reviewer_ids)
+    return [users[pk].display_name if pk in users else "An API key" for pk in reviewer_ids]
+
+
 def find_user(workspace_id: UUID, identity_id: UUID) -> User:
     """Return the user of the workspace with this id or this id of a membership.
 
