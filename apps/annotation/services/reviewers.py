@@ -53,6 +53,12 @@ def query_users(workspace_id: UUID) -> QuerySet[User]:
     )
 
 
+def names_of(workspace_id: UUID, reviewer_ids: Sequence[UUID]) -> list[str]:
+    """Return the names of the reviewers; a key without a user has none."""
+    users = query_users(workspace_id).in_bulk(reviewer_ids)
+    return [users[pk].display_name if pk in users else "An API key" for pk in reviewer_ids]
+
+
 def find_users(workspace_id: UUID, identity_ids: Collection[UUID]) -> list[UUID]:
     """Return the users of the workspace with these ids or these ids of memberships, in order.
 
