@@ -92,7 +92,7 @@ class AlertForm(forms.Form):
         max_value=1_000_000,
         initial=0,
         required=False,
-        label="Fewest runs",
+        label="Minimum number of runs",
         help_text="Windows with fewer runs do not fire.",
     )
     description = forms.CharField(

@@ -142,11 +142,11 @@ def _build_chart(rule: AlertRule, result: AlertPreview, title: str) -> LineChart
         for first in range(0, len(result.measurements), size)
     ]
     values = [_worst(rule, part) for part in parts]
-    lines = [Line("value", "1", [None if v is None else v * scale for v in values])]
+    lines = [Line("Value", "1", [None if v is None else v * scale for v in values])]
     if rule.type == AlertType.THRESHOLD:
         for name, hue, threshold in (
-            ("critical", "error", rule.threshold),
-            ("warning", "3", rule.warning_threshold),
+            ("Critical", "error", rule.threshold),
+            ("Warning", "warning", rule.warning_threshold),
         ):
             if threshold is not None:
                 lines.append(Line(name, hue, [threshold * scale] * len(parts), dash=1))

@@ -173,10 +173,22 @@ def _scope_context(request: PageRequest, scope: Scope) -> dict[str, Any]:
     workspace_id = request.caller.workspace_id
     if dataset is not None:
         list_url = reverse("dataset-evaluators", args=[workspace_id, dataset.pk])
-        return {"scope_name": dataset.name, "list_url": list_url, "query": f"dataset={dataset.pk}"}
+        return {
+            "scope_name": dataset.name,
+            "list_url": list_url,
+            "query": f"dataset={dataset.pk}",
+            "section_name": "Datasets",
+            "section_url": reverse("dataset-list", args=[workspace_id]),
+        }
     assert project is not None  # noqa: S101
     list_url = reverse("project-evaluators", args=[workspace_id, project.pk])
-    return {"scope_name": project.name, "list_url": list_url, "query": f"project={project.pk}"}
+    return {
+        "scope_name": project.name,
+        "list_url": list_url,
+        "query": f"project={project.pk}",
+        "section_name": "Projects",
+        "section_url": reverse("project-list", args=[workspace_id]),
+    }
 
 
 def _trial_url(request: PageRequest, scope: Scope) -> str:

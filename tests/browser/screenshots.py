@@ -89,6 +89,7 @@ def _page_paths(context: BrowserContext, url: str, workspace: str | None) -> dic
 
 
 def _iter_pages(page: Page, base: str) -> Iterator[tuple[str, str]]:
+    yield "start", f"{base}/start"
     yield "projects", f"{base}/projects"
     yield "no-projects", f"{base}/projects?q=no+match"
     if project := _first_row(page, f"{base}/projects"):
@@ -100,6 +101,7 @@ def _iter_pages(page: Page, base: str) -> Iterator[tuple[str, str]]:
     if dashboard := _first_row(page, f"{base}/dashboards"):
         yield "dashboard", dashboard
         yield "new-chart", f"{dashboard}/charts/new"
+    yield from _iter_alert_pages(page, f"{base}/alerts")
     yield "exports", f"{base}/exports"
     yield "new-export", f"{base}/exports/new"
     yield "new-destination", f"{base}/exports/destinations/new"
@@ -110,6 +112,7 @@ def _iter_pages(page: Page, base: str) -> Iterator[tuple[str, str]]:
     yield "new-deployment", f"{base}/deployments/new"
     if deployment := _first_row(page, f"{base}/deployments"):
         yield "deployment", deployment
+        yield "logs", f"{deployment}/logs"
         yield "environment", f"{deployment}/environment"
         yield "settings", f"{deployment}/settings"
         if revision := _first_row(page, deployment):
@@ -135,6 +138,7 @@ def _iter_dataset_pages(page: Page, base: str) -> Iterator[tuple[str, str]]:
             yield "example", example
             yield "edit-example", f"{example}/edit"
             yield "example-preview", f"{dataset}?preview={example.rpartition('/')[2]}"
+        yield from _iter_evaluator_pages(page, "dataset", f"{dataset}/evaluators")
         yield from _iter_experiment_pages(page, f"{dataset}/experiments")
 
 
@@ -164,6 +168,21 @@ def _iter_prompt_pages(page: Page, base: str) -> Iterator[tuple[str, str]]:
             yield f"prompt-{name.replace('/', '-')}", f"{prompt}/{name}"
 
 
+def _iter_alert_pages(page: Page, base: str) -> Iterator[tuple[str, str]]:
+    yield "alerts", base
+    yield "new-alert", f"{base}/new"
+    if alert := _first_row(page, base):
+        yield "alert", alert
+        yield "edit-alert", f"{alert}/edit"
+
+
+def _iter_evaluator_pages(page: Page, owner: str, list_url: str) -> Iterator[tuple[str, str]]:
+    yield f"{owner}-evaluators", list_url
+    if evaluator := _first_row(page, list_url):
+        yield f"{owner}-evaluator", evaluator
+        yield f"{owner}-edit-evaluator", f"{evaluator}/edit"
+
+
 def _iter_settings_pages(page: Page, settings: str) -> Iterator[tuple[str, str]]:
     """Yield the pages of the settings navigation."""
     page.goto(f"{settings}/general")
@@ -181,7 +200,9 @@ def _iter_project_pages(page: Page, project: str) -> Iterator[tuple[str, str]]:
     yield "monitoring", f"{project}/monitoring?compare=1"
     yield "monitoring-by-model", f"{project}/monitoring?group=model"
     yield "threads", f"{project}/threads"
+    yield "project-alerts", f"{project}/alerts"
     yield "project-settings", f"{project}/settings"
+    yield from _iter_evaluator_pages(page, "project", f"{project}/evaluators")
     if trace := _first_row(page, project):
         yield "preview", f"{project}?preview={trace.rpartition('/')[2]}"
         yield "trace", trace

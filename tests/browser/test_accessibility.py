@@ -123,7 +123,7 @@ def dashboard_and_export_paths(session, project):
 def axe_violations(page, within="html"):
     """Return the violations in the element of the selector, which must exist.
 
-    The whole page costs a second of CPU: tests of one state check the element that changed.
+    Tests of one state check the element that changed, which takes less CPU than the whole page.
     """
     if not page.evaluate("'axe' in window"):
         page.evaluate(AXE.read_text())

@@ -31,6 +31,9 @@ def test_a_legend_button_toggles_a_line_and_its_previous_period(session):
     expect(legend.get_by_role("button", name="p99")).to_have_attribute("aria-pressed", "false")
     expect(chart.locator(".chart-tooltip div")).to_have_count(2)
     expect(chart.locator(".chart-tooltip div").first).to_contain_text("before")
+    # No run failed, waits or was cancelled: those counts have neither line nor button.
+    counts = page.locator("time-chart").filter(has_text="Trace count").locator(".chart-legend")
+    expect(counts.get_by_role("button")).to_have_text(["Success"])
 
 
 def test_tooltip_table_and_relative_times_agree_on_the_zone(session):

@@ -20,6 +20,12 @@ import { formatDateTime, pageZone } from "../lib/time-zone.js";
 /** @typedef {{ step: number, unit: string, kind: string, zone: string, times: number[], series: Series[], open?: string, labels?: string[], links?: string[] }} Chart */
 
 const MAX_TOOLTIP_LINES = 12;
+/** Units of counts and sums, which stand as bars unless they are compared with the previous period. */
+const SUMS = ["count", "tokens", "usd"];
+/** The distances between two labels of an axis of counts. */
+const COUNT_STEPS = Array.from({ length: 16 }, (_, power) =>
+  [1, 2, 5].map((n) => n * 10 ** power),
+).flat();
 /** Patterns that tell lines of one hue apart, by `dash`. */
 const DASHES = [undefined, [8, 3], [2, 3], [10, 3, 2, 3]];
 const DASH_BEFORE = [3, 4];
@@ -105,15 +111,24 @@ class TimeChart extends HTMLElement {
   }
 
   /**
-   * Whether the chart shows anything of the series: a bar needs a value above 0, a line any value.
+   * Whether the chart shows anything of the series: a bar needs a value above 0, also where it is a line because it
+   * is compared, another line any value.
    *
    * @param {Series} series
    */
   #isDrawn(series) {
-    const isLine = this.#chart?.kind === "line";
+    const chart = /** @type {Chart} */ (this.#chart);
+    const isLine = chart.kind === "line" && !(series.before && SUMS.includes(chart.unit));
     return [...series.values, ...(series.before ?? [])].some((value) =>
       isLine ? isDefined(value) : Boolean(value),
     );
+  }
+
+  /** Whether the values are counts; a mean of them is not. */
+  get #hasWholeNumbers() {
+    const { series, unit } = /** @type {Chart} */ (this.#chart);
+    const values = series.flatMap((line) => [...line.values, ...(line.before ?? [])]);
+    return unit === "count" && values.every((value) => value === null || Number.isInteger(value));
   }
 
   #appendLegend() {
@@ -167,7 +182,7 @@ class TimeChart extends HTMLElement {
     };
     const shown = chart.series
       .map((series, index) => ({ ...series, index }))
-      .filter((series) => !this.#hidden.has(series.index));
+      .filter((series) => !this.#hidden.has(series.index) && this.#isDrawn(series));
     const rows = this.#isStacked
       ? computeCumulativeSums(shown.map((series) => series.values))
       : shown.map((series) => series.values);
@@ -219,6 +234,7 @@ class TimeChart extends HTMLElement {
               AXIS_MARGIN +
               CHARACTER_WIDTH * Math.max(5, ...(labels ?? []).map((label) => label.length)),
             space: compact ? 24 : 32,
+            ...(this.#hasWholeNumbers && { incrs: COUNT_STEPS }),
             values: (/** @type {any} */ _, /** @type {number[]} */ values) =>
               values.map((value) => formatAxisValue(chart.unit, value)),
           },
