@@ -10,6 +10,7 @@ from django import forms
 
 from apps.annotation.models import AnnotationQueue
 from apps.core.json import dumps_text, loads
+from apps.datasets.models import Dataset
 from apps.evaluators.judge_templates import CATEGORY, KINDS, NUMBER, YES_OR_NO, JudgeTemplate
 from apps.evaluators.models import Evaluator, EvaluatorRule
 from apps.evaluators.services.rules import (
@@ -32,7 +33,8 @@ from apps.tracing.forms import RunFilterField
 
 MAX_TEXT_LENGTH = 100_000
 MAX_PROMPTS = 500
-MAX_QUEUES = 500
+MAX_TARGETS = 500
+"""Queues and datasets in a choice."""
 _MESSAGES = ("system", "human")
 
 
@@ -40,8 +42,8 @@ class RuleForm(forms.Form):
     """What all rules have in common."""
 
     is_code = False
-    is_queue = False
-    """Whether the rule has no evaluator."""
+    collects_only = False
+    """Whether the rule has no evaluator, and puts runs in a queue or a dataset."""
 
     name = forms.CharField(max_length=200, label="Name")
     sampling = forms.FloatField(
@@ -68,6 +70,14 @@ class RuleForm(forms.Form):
         label="Add to queue",
         help_text="Matching runs also wait in this annotation queue for people to review.",
     )
+    target_dataset = forms.ChoiceField(
+        required=False,
+        label="Add to dataset",
+        help_text="Each matching run also becomes an example, once.",
+    )
+    prefers_correction = forms.BooleanField(
+        required=False, label="Take the newest correction of the run as the reference output"
+    )
 
     def __init__(
         self, workspace_id: UUID, data: Any = None, *, rule: EvaluatorRule | None, **options: Any
@@ -75,11 +85,27 @@ class RuleForm(forms.Form):
         super().__init__(data, **options)
         self.rule = rule
         queues = AnnotationQueue.objects.for_workspace(workspace_id).order_by("-updated_at", "pk")
-        names = list(queues.values_list("pk", "name")[:MAX_QUEUES])
-        if rule is not None and rule.annotation_queue is not None:
-            names.append((rule.annotation_queue.pk, rule.annotation_queue.name))
-        choices = {str(pk): name for pk, name in names}
-        self._set_choices("queue", [("", "No queue"), *choices.items()])
+        datasets = Dataset.objects.for_workspace(workspace_id).present()
+        queue = None if rule is None else rule.annotation_queue
+        dataset = None if rule is None else rule.present_dataset
+        self._set_targets("queue", "No queue", queues, queue)
+        self._set_targets(
+            "target_dataset", "No dataset", datasets.order_by("-updated_at", "pk"), dataset
+        )
+
+    def _set_targets(self, name: str, no_target: str, rows: Any, current: Any) -> None:
+        """Offer the newest rows, and the current one."""
+        names = list(rows.values_list("pk", "name")[:MAX_TARGETS])
+        if current is not None:
+            names.append((current.pk, current.name))
+        choices = {str(pk): text for pk, text in names}
+        self._set_choices(name, [("", no_target), *choices.items()])
+
+    def clean(self) -> dict[str, Any]:
+        values: dict[str, Any] = self.cleaned_data
+        if values.get("prefers_correction") and not values.get("target_dataset"):
+            self.add_error("prefers_correction", "Choose a dataset, or clear this.")
+        return values
 
     def _set_choices(self, name: str, choices: list[tuple[str, str]]) -> None:
         self.fields[name].choices = choices  # type: ignore[attr-defined]
@@ -92,7 +118,9 @@ class RuleForm(forms.Form):
             "filter": values["filter"],
             # A rule without an evaluator makes no calls.
             "max_calls_per_day": values.get("max_calls_per_day") or DEFAULT_CALLS_PER_DAY,
-            "add_to_annotation_queue_id": UUID(values["queue"]) if values["queue"] else None,
+            "add_to_annotation_queue_id": _read_id(values["queue"]),
+            "add_to_dataset_id": _read_id(values["target_dataset"]),
+            "add_to_dataset_prefer_correction": values["prefers_correction"],
         }
 
     @staticmethod
@@ -104,7 +132,13 @@ class RuleForm(forms.Form):
             "filter": rule.filter,
             "max_calls_per_day": rule.max_calls_per_day,
             "queue": str(rule.annotation_queue_id or ""),
+            "target_dataset": str(rule.target_dataset_id or ""),
+            "prefers_correction": rule.prefers_correction,
         }
+
+
+def _read_id(text: str) -> UUID | None:
+    return UUID(text) if text else None
 
 
 class EvaluatorRuleForm(RuleForm):

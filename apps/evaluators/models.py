@@ -87,20 +87,29 @@ class Evaluator(WorkspaceOwned):
 class EvaluatorRule(WorkspaceOwned):
     """Applies its actions to the experiments on a dataset, or to the traces of a project.
 
-    It scores runs by its evaluator, puts them in its annotation queue, or both.
+    It scores runs by its evaluator, puts them in an annotation queue, adds them to a dataset as
+    examples, or several of these.
     """
 
     name = models.CharField(max_length=200)
     evaluator = models.ForeignKey(
         Evaluator, models.CASCADE, null=True, related_name="rules", db_index=False
     )
-    """Null for a rule that only puts runs in a queue."""
+    """Null for a rule that only collects runs."""
     annotation_queue = models.ForeignKey(
         AnnotationQueue, models.SET_NULL, null=True, related_name="+", db_index=False
     )
     """Null for no queue, and after it was deleted."""
     extends_queue_retention = models.BooleanField(default=False, db_default=False)
     """Whether traces of runs in the queue are kept as long as those with feedback."""
+    target_dataset = models.ForeignKey(
+        Dataset, models.SET_NULL, null=True, related_name="+", db_index=False
+    )
+    """Gets an example from each run. Null for none, and after it was removed."""
+    prefers_correction = models.BooleanField(default=False, db_default=False)
+    """Whether an example has the newest correction of its run in place of the outputs."""
+    extends_dataset_retention = models.BooleanField(default=False, db_default=False)
+    """Whether traces of the examples' runs are kept as long as those with feedback."""
     dataset = models.ForeignKey(
         Dataset, models.CASCADE, null=True, related_name="+", db_index=False
     )
@@ -144,10 +153,21 @@ class EvaluatorRule(WorkspaceOwned):
                 condition=Q(annotation_queue__isnull=False),
                 name="evaluator_rule_of_queue",
             ),
+            models.Index(
+                fields=["target_dataset"],
+                condition=Q(target_dataset__isnull=False),
+                name="evaluator_rule_of_target",
+            ),
         ]
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def present_dataset(self) -> Dataset | None:
+        """The dataset that gets examples, unless it was deleted."""
+        dataset = self.target_dataset
+        return None if dataset is None or dataset.deleted_at is not None else dataset
 
     @property
     def is_code(self) -> bool:
@@ -189,6 +209,8 @@ class Evaluation(WorkspaceOwned):
     """Whether the evaluator is a function: those have workers of their own."""
     queued_at = models.DateTimeField(null=True)
     """When the run was put in the rule's queue: once, also if someone removes it from there."""
+    added_to_dataset_at = models.DateTimeField(null=True)
+    """When the run was added to the rule's dataset, which happens once, too."""
     run_id = models.UUIDField()
     project_id = models.UUIDField()
     example_id = models.UUIDField(null=True)

@@ -16,7 +16,7 @@ from apps.evaluators.models import (
     EvaluatorRule,
 )
 from apps.evaluators.scoring import Score
-from apps.evaluators.services import queueing, spend
+from apps.evaluators.services import run_collection, spend
 from apps.evaluators.services.spend import Spent
 from apps.playground.setting import convert
 
@@ -85,7 +85,7 @@ def _describe_problem(rule: EvaluatorRule) -> str:
     if rule.evaluator is not None:
         problem = describe_problem(rule.evaluator)
         return f"The judge cannot run: {problem}" if problem else ""
-    return "" if rule.annotation_queue_id is not None else queueing.QUEUE_DELETED
+    return "" if run_collection.is_collecting(rule) else run_collection.TARGETS_DELETED
 
 
 @dataclass(frozen=True, slots=True)

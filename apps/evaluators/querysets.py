@@ -32,8 +32,12 @@ class EvaluatorRuleQuerySet(models.QuerySet["EvaluatorRule"]):
         )
 
     def with_actions(self) -> EvaluatorRuleQuerySet:
-        """Rules that do something: one that only had a queue does nothing once that is deleted."""
-        return self.filter(Q(evaluator__isnull=False) | Q(annotation_queue__isnull=False))
+        """Rules that do something: one that only collects runs needs a target that is there."""
+        return self.filter(
+            Q(evaluator__isnull=False)
+            | Q(annotation_queue__isnull=False)
+            | Q(target_dataset__isnull=False, target_dataset__deleted_at=None)
+        )
 
     def newest_first(self) -> EvaluatorRuleQuerySet:
         return self.order_by("-created_at", "-pk")

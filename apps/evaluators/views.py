@@ -26,10 +26,10 @@ from apps.datasets.pages.base import dataset_context
 from apps.datasets.services.datasets import get_dataset
 from apps.evaluators import pages
 from apps.evaluators.code_form import CodeRuleForm
+from apps.evaluators.collection_form import CollectionRuleForm
 from apps.evaluators.forms import EvaluatorRuleForm
 from apps.evaluators.judge_templates import TEMPLATES
 from apps.evaluators.models import CodeTrial, Evaluation, EvaluationStatus, EvaluatorRule
-from apps.evaluators.queue_form import QueueRuleForm
 from apps.evaluators.services import backfills, code_trials, reruns, rules, trials
 from apps.evaluators.services.rules import CREATE_PERMISSIONS
 from apps.evaluators.services.trials import PreparedTrial
@@ -40,9 +40,9 @@ from apps.tracing.services import get_project
 from apps.web_ui.pages import PageRequest, form_page, read_offset, save_form, workspace_page
 
 PAGE_SIZE = 50
-CODE, QUEUE = "code", "queue"
+CODE, COLLECTION = "code", "collect"
 """The tabs of functions and of rules without an evaluator, next to the judges' templates."""
-AnyRuleForm = CodeRuleForm | EvaluatorRuleForm | QueueRuleForm
+AnyRuleForm = CodeRuleForm | EvaluatorRuleForm | CollectionRuleForm
 Scope = tuple[Dataset | None, Project | None]
 
 
@@ -89,8 +89,8 @@ def evaluator_new(request: PageRequest) -> HttpResponse:
     form: AnyRuleForm
     if chosen == CODE:
         form = CodeRuleForm(workspace_id, data)
-    elif chosen == QUEUE:
-        form = QueueRuleForm(workspace_id, data)
+    elif chosen == COLLECTION:
+        form = CollectionRuleForm(workspace_id, data)
     else:
         form = EvaluatorRuleForm(workspace_id, data, template=TEMPLATES.get(chosen))
     saved: list[EvaluatorRule] = []
@@ -123,7 +123,7 @@ def evaluator_edit(request: PageRequest, evaluator_rule_id: UUID) -> HttpRespons
     name = rule.name
     kind: type[AnyRuleForm] = EvaluatorRuleForm
     if rule.evaluator is None:
-        kind = QueueRuleForm
+        kind = CollectionRuleForm
     elif rule.is_code:
         kind = CodeRuleForm
     form = kind(rule.workspace_id, request.POST or None, rule=rule)

@@ -33,9 +33,7 @@ _UNSUPPORTED_RULE = frozenset(
     {
         *("group_by", "thread_filter", "transient", "create_alignment_queue"),
         "tracer_session_issue_id",
-        *("webhooks", "alerts", "add_to_dataset_id"),
-        *("add_to_dataset_prefer_correction", "extend_only", "use_corrections_dataset"),
-        "extend_dataset_trace_retention",
+        *("webhooks", "alerts", "extend_only", "use_corrections_dataset"),
         *("extend_evaluator_trace_retention", "extend_webhook_trace_retention"),
         *("corrections_dataset_id", "num_few_shot_examples", "include_extended_stats"),
         *("is_tracing_disabled", "alignment_annotation_queue_id"),
@@ -118,6 +116,9 @@ class RuleBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     backfill_from: datetime | None = None
     add_to_annotation_queue_id: UUID | None = None
     extend_annotation_queue_trace_retention: bool | None = None
+    add_to_dataset_id: UUID | None = None
+    add_to_dataset_prefer_correction: bool | None = None
+    extend_dataset_trace_retention: bool | None = None
 
 
 class RuleTrialBody(RuleBody, forbid_unknown_fields=True, omit_defaults=True):
@@ -155,6 +156,9 @@ class RuleChanges(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     backfill_from: datetime | msgspec.UnsetType | None = msgspec.UNSET
     add_to_annotation_queue_id: UUID | msgspec.UnsetType | None = msgspec.UNSET
     extend_annotation_queue_trace_retention: bool | msgspec.UnsetType | None = msgspec.UNSET
+    add_to_dataset_id: UUID | msgspec.UnsetType | None = msgspec.UNSET
+    add_to_dataset_prefer_correction: bool | msgspec.UnsetType | None = msgspec.UNSET
+    extend_dataset_trace_retention: bool | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class EvaluateExperimentBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -271,7 +275,7 @@ def _limit_json(rule: EvaluatorRule) -> dict[str, Any] | None:
 
 def rule_json(rule: EvaluatorRule) -> dict[str, Any]:
     """The rule with its evaluator, project and dataset; its spend is added by the caller."""
-    evaluator, queue = rule.evaluator, rule.annotation_queue
+    evaluator, queue, target = rule.evaluator, rule.annotation_queue, rule.present_dataset
     judges = functions = None
     if evaluator is not None and evaluator.is_code:
         functions = [_code_json(evaluator)]
@@ -296,6 +300,10 @@ def rule_json(rule: EvaluatorRule) -> dict[str, Any]:
         "add_to_annotation_queue_id": rule.annotation_queue_id,
         "add_to_annotation_queue_name": None if queue is None else queue.name,
         "extend_annotation_queue_trace_retention": rule.extends_queue_retention,
+        "add_to_dataset_id": None if target is None else target.pk,
+        "add_to_dataset_name": None if target is None else target.name,
+        "add_to_dataset_prefer_correction": rule.prefers_correction,
+        "extend_dataset_trace_retention": rule.extends_dataset_retention,
         "effective_spend_limit": _limit_json(rule),
         "max_calls_per_day": rule.max_calls_per_day,
         "created_at": rule.created_at,
@@ -334,6 +342,7 @@ def log_json(evaluation: Evaluation) -> dict[str, Any]:
         "evaluator_run_id": evaluation.judge_run_id,
         "feedback": evaluation.scores,
         "added_to_annotation_queue_at": evaluation.queued_at,
+        "added_to_dataset_at": evaluation.added_to_dataset_at,
         "error": evaluation.error or None,
         "cost": evaluation.cost,
         "created_at": evaluation.created_at,
@@ -410,11 +419,14 @@ def applied_json(rule: EvaluatorRule, evaluation: Evaluation, run: RunRow | None
     """What the rule did with a run; without the run's name if it was removed meanwhile."""
     outcome, error = _OUTCOMES[evaluation.status], evaluation.error or None
     scored = {"outcome": outcome, "payload": {"feedback": evaluation.scores, "error": error}}
-    queued = None
-    if evaluation.queued_at is not None:
-        queued = {"outcome": "success", "payload": {"error": None}}
-    elif rule.annotation_queue_id is not None and evaluation.status != "succeeded":
-        queued = {"outcome": outcome, "payload": {"error": error}}
+
+    def collected(at: datetime | None, *, is_asked: bool) -> dict[str, Any] | None:
+        if at is not None:
+            return {"outcome": "success", "payload": {"error": None}}
+        if is_asked and evaluation.status != "succeeded":
+            return {"outcome": outcome, "payload": {"error": error}}
+        return None
+
     return {
         "rule_id": evaluation.rule_id,
         "run_id": evaluation.run_id,
@@ -426,8 +438,13 @@ def applied_json(rule: EvaluatorRule, evaluation: Evaluation, run: RunRow | None
         "thread_id": None if run is None else run.thread_key,
         "application_time": evaluation.ended_at,
         "evaluators": None if rule.evaluator_id is None else scored,
-        "add_to_annotation_queue": queued,
-        **dict.fromkeys(("add_to_dataset", "alerts", "webhooks", "extend_only")),
+        "add_to_annotation_queue": collected(
+            evaluation.queued_at, is_asked=rule.annotation_queue_id is not None
+        ),
+        "add_to_dataset": collected(
+            evaluation.added_to_dataset_at, is_asked=rule.target_dataset_id is not None
+        ),
+        **dict.fromkeys(("alerts", "webhooks", "extend_only")),
     }
 
 

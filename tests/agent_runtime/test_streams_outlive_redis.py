@@ -54,7 +54,7 @@ class VolatileRedis:
                 return bool(client.ping())
             return False
 
-        wait_until(answers, "the start of Redis", 60)
+        wait_until(answers, "the start of Redis")
         client.close()
 
     def kill(self) -> None:

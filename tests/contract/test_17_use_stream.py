@@ -108,7 +108,7 @@ def test_the_hook_reports_the_run_and_its_end(chat, client):
     assert read_recorded(page, "created") == [
         {"run_id": run["run_id"], "thread_id": read_thread_id(page)}
     ]
-    wait_until(lambda: read_recorded(page, "finished"), "the end", 60)
+    wait_until(lambda: read_recorded(page, "finished"), "the end")
     assert [m["content"] for m in read_recorded(page, "finished")[0]["messages"]] == read_texts(
         page
     )
@@ -165,26 +165,26 @@ def test_another_tab_joins_the_stream(chat, client):
 
 def test_stop_cancels_a_resumable_run(chat, client):
     page = chat()
-    send_message(page, "words 100 every 0.05")
+    send_message(page, "words 1000 every 0.05")
     expect(page.locator("#messages")).to_contain_text("word9")
 
     page.get_by_role("button", name="Stop").click()
 
     expect(page.locator("#state")).to_have_text("idle")
     wait_until(
-        lambda: run_statuses(client, read_thread_id(page)) == ["interrupted"], "the cancelling", 10
+        lambda: run_statuses(client, read_thread_id(page)) == ["interrupted"], "the cancelling"
     )
 
 
 def test_stop_cancels_a_run_that_is_not_resumable(chat, client):
     page = chat(reconnect="0")
-    send_message(page, "words 100 every 0.05")
+    send_message(page, "words 1000 every 0.05")
     expect(page.locator("#messages")).to_contain_text("word9")
 
     page.get_by_role("button", name="Stop").click()
 
     wait_until(
-        lambda: run_statuses(client, read_thread_id(page)) == ["interrupted"], "the cancelling", 10
+        lambda: run_statuses(client, read_thread_id(page)) == ["interrupted"], "the cancelling"
     )
 
 
@@ -305,9 +305,7 @@ def test_the_conversation_continues_from_the_shown_branch(chat, client):
 
     # After the run the hook shows the newest fork, so the messages are read from the thread.
     ends = ["success"] * 3
-    wait_until(
-        lambda: run_statuses(client, read_thread_id(page)) == ends, "the third run's end", 15
-    )
+    wait_until(lambda: run_statuses(client, read_thread_id(page)) == ends, "the third run's end")
     messages = client.threads.get_state(read_thread_id(page))["values"]["messages"]
     assert [message["content"] for message in messages] == [
         "one", "You wrote: one", "two", "You wrote: two",
@@ -331,7 +329,7 @@ def test_an_error_response_is_read_from_another_origin(chat):
 
     send_message(page, "hello")
 
-    wait_until(lambda: read_recorded(page, "errors"), "the error", 60)
+    wait_until(lambda: read_recorded(page, "errors"), "the error")
     assert read_recorded(page, "errors")[0].startswith("HTTP 401")
 
 
@@ -388,5 +386,5 @@ def test_the_options_of_deep_agents_ui_are_accepted(chat, client):
 
     expect(page.locator(".interrupt")).to_have_count(0)
     wait_until(
-        lambda: client.threads.get(read_thread_id(page))["status"] == "idle", "the thread's end", 10
+        lambda: client.threads.get(read_thread_id(page))["status"] == "idle", "the thread's end"
     )

@@ -15,7 +15,7 @@ from apps.annotation.services.queues import delete_queues
 from apps.evaluators.code.process import CodeReply
 from apps.evaluators.models import Evaluation, EvaluatorRule
 from apps.evaluators.services import backfills, code_runs, evaluations
-from apps.evaluators.services.queueing import add_to_queue
+from apps.evaluators.services.run_collection import collect
 from apps.organizations.permissions import SCOPES, Permission
 from apps.trace_store import run_store
 from apps.trace_store.models import RetainedTrace
@@ -208,11 +208,11 @@ def test_attempt_without_its_lease_adds_nothing(workspace, queue, rule, add):
     stale.attempt = 1
     run = run_store.get(workspace.pk, run_id)
 
-    assert add_to_queue(stale, run.row) == ""
+    assert collect(stale, run.row) == ""
 
     assert queued(queue) == set()
     stale.attempt = 2
-    add_to_queue(stale, run.row)
+    collect(stale, run.row)
     assert queued(queue) == {run_id}
 
 
@@ -236,12 +236,12 @@ def test_deleted_queue_leaves_a_rule_that_does_nothing(api, page, queue, rule, a
 
     assert (only_evaluation().status, only_evaluation().error) == (
         "skipped",
-        "The annotation queue of the rule was deleted.",
+        "The annotation queue or dataset of the rule was deleted.",
     )
     read = api.get(f"/runs/rules/{created['id']}").json()
     assert [read[name] for name in FIELDS] == [None, None, None]
     content = page.get(f"/o/{queue.workspace_id}/evaluators/{created['id']}").content.decode()
-    assert "The annotation queue of the rule was deleted." in content
+    assert "The annotation queue or dataset of the rule was deleted." in content
 
 
 def test_rule_has_the_fields_of_the_queue(api, workspace, queue, rule):
@@ -326,9 +326,9 @@ def test_rule_needs_the_right_to_fill_queues(make_api, workspace, body, rule, mo
 
 
 def test_form_creates_a_rule_without_an_evaluator(page, workspace, project, queue):
-    url = f"/o/{workspace.pk}/evaluators/new?project={project.pk}&template=queue"
+    url = f"/o/{workspace.pk}/evaluators/new?project={project.pk}&template=collect"
     form = page.get(url).content.decode()
-    assert "To a queue" in form
+    assert "Collect" in form
     assert "Try it" not in form
     fields = {"name": "Errors", "queue": str(queue.pk), "sampling": "100", "filter": ""}
     assert page.post(url, fields | {"queue": ""}).status_code == 422

@@ -36,7 +36,7 @@ def test_evaluations_of_a_stopped_worker_are_made_by_another_one(
         add_run(experiment.workspace, experiment)
     first = CallWorker(EvaluationQueue())
     first.wake()
-    wait_until(lambda: provider.open_count == 4, seconds=60)
+    wait_until(lambda: provider.open_count == 4)
     first.stop()
     provider.answer = Reply(grade(), seconds_per_word=0.01)
     Evaluation.unscoped.filter(status="running").update(due_at="2026-01-01T00:00:00Z")
@@ -45,7 +45,7 @@ def test_evaluations_of_a_stopped_worker_are_made_by_another_one(
         worker.wake()
         return Evaluation.unscoped.filter(status="succeeded").count() == 4
 
-    wait_until(is_complete, seconds=60)
+    wait_until(is_complete)
 
     assert Feedback.unscoped.filter(key="correctness", score=1.0).count() == 4
     assert set(Evaluation.unscoped.values_list("attempt", flat=True)) == {2}
@@ -58,7 +58,7 @@ def test_function_that_a_stopped_worker_ran_is_run_by_another_one(api, experimen
     add_run(experiment.workspace, experiment)
     first = CallWorker(CodeQueue(), "first-functions", 2)
     first.wake()
-    wait_until(lambda: Evaluation.unscoped.filter(status="running").exists(), seconds=60)
+    wait_until(lambda: Evaluation.unscoped.filter(status="running").exists())
     first.stop()
     quick = [{"code": "def perform_eval(run):\n return 0.5"}]
     assert api.patch(f"/runs/rules/{rule['id']}", {"code_evaluators": quick}).status_code == 200
@@ -69,7 +69,7 @@ def test_function_that_a_stopped_worker_ran_is_run_by_another_one(api, experimen
         second.wake()
         return Evaluation.unscoped.filter(status="succeeded").exists()
 
-    wait_until(is_scored, seconds=120)
+    wait_until(is_scored)
     second.stop()
 
     assert Feedback.unscoped.get().score == 0.5

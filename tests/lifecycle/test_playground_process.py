@@ -69,7 +69,7 @@ def test_process_of_its_own_makes_the_calls_of_the_playground(install):
         others = [installation.require_process("worker")]
         provider.answer = Reply("word " * 40, seconds_per_word=0.1)
         job = start(platform, make_dataset(platform, 6), 0)
-        wait_until(lambda: is_connected(process, provider), "a call", seconds=60)
+        wait_until(lambda: is_connected(process, provider), "a call")
         assert not any(is_connected(other, provider) for other in others)
         provider.answer = echo
         installation.kill("playground")
@@ -79,7 +79,7 @@ def test_process_of_its_own_makes_the_calls_of_the_playground(install):
             row = platform.request("GET", f"/experiment-jobs/{job['id']}").json()
             return bool(row["ended_at"])
 
-        wait_until(has_ended, "the end of the experiment", seconds=120)
+        wait_until(has_ended, "the end of the experiment")
         runs = read_roots(platform, job["experiment_id"])
         assert sorted(run["outputs"]["output"] for run in runs) == [
             f"Answer {number}" for number in range(6)

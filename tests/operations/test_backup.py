@@ -52,7 +52,7 @@ def _drop_database(session: psycopg.Connection, name: str) -> None:
             return False
         return True
 
-    wait_until(is_dropped, f"the end of {name}", 60)
+    wait_until(is_dropped, f"the end of {name}")
 
 
 @pytest.fixture

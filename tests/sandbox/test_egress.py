@@ -241,7 +241,7 @@ def test_a_proxy_that_ends_is_replaced_and_serves_the_same_sandboxes(folders):
             assert request() == b"200\n"
             first = egress_process._process.pid
             os.kill(first, 9)
-            wait_until(lambda: egress_process._process.pid not in (first, None), "a new proxy", 20)
+            wait_until(lambda: egress_process._process.pid not in (first, None), "a new proxy")
             assert request() == b"200\n"
             process.stdin.close()
             process.stdout.close()

@@ -17,7 +17,7 @@ from apps.evaluators.code.results import read_result
 from apps.evaluators.code.subjects import PAYLOADS, build_subject
 from apps.evaluators.models import Evaluation, EvaluationStatus, Evaluator
 from apps.evaluators.scoring import MAX_KEYS
-from apps.evaluators.services import code_runs, leases, queueing, spend, traces
+from apps.evaluators.services import code_runs, leases, run_collection, spend, traces
 from apps.evaluators.services.scores import write_feedback
 from apps.playground.services.model_calls import MAX_ATTEMPTS
 
@@ -37,8 +37,8 @@ class CodeEvaluation:
     id: UUID
     attempt: int
     subject: bytes = field(repr=False)
-    queue_error: str = ""
-    """Why the run is not in the queue of the rule."""
+    collecting_error: str = ""
+    """Why the run is not in the queue or the dataset of the rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,13 +134,13 @@ def _prepare_one(row: Evaluation) -> CodeEvaluation:
         raise _NoCall("The run was removed.", EvaluationStatus.SKIPPED)
     if not traces.matches(row.rule, run):
         raise _NoCall("The filters of the rule do not match.", None)
-    queue_error = queueing.add_to_queue(row, run.row)
+    collecting_error = run_collection.collect(row, run.row)
     subject = build_subject(run, traces.find_example(run))
     if reason := spend.count_call(row.rule):
-        if queue_error:
-            raise _NoCall(f"{reason} {queue_error}", EvaluationStatus.FAILED)
+        if collecting_error:
+            raise _NoCall(f"{reason} {collecting_error}", EvaluationStatus.FAILED)
         raise _NoCall(reason, EvaluationStatus.SKIPPED)
-    return CodeEvaluation(row.pk, row.attempt, subject, queue_error)
+    return CodeEvaluation(row.pk, row.attempt, subject, collecting_error)
 
 
 def _finish(row: Evaluation, reason: _NoCall) -> None:
@@ -182,7 +182,7 @@ def _record(item: CodeEvaluation, reply: CodeReply | None) -> None:
             row.error = write_feedback(row, scores)
     if not row.error:
         _remember_keys(evaluator, [item["key"] for item in row.scores or ()])
-    row.error = " ".join(filter(None, (row.error, item.queue_error)))
+    row.error = " ".join(filter(None, (row.error, item.collecting_error)))
     row.status = EvaluationStatus.FAILED if row.error else EvaluationStatus.SUCCEEDED
     row.save(update_fields=["status", "error", "ended_at", "scores"])
 

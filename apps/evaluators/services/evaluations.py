@@ -16,7 +16,7 @@ from apps.evaluators.errors import BadEvaluator, BadJudgement
 from apps.evaluators.judge import Judge, resolve
 from apps.evaluators.models import Evaluation, EvaluationStatus, Evaluator, EvaluatorRule
 from apps.evaluators.scoring import Score, read_scores
-from apps.evaluators.services import leases, queueing, spend, traces
+from apps.evaluators.services import leases, run_collection, spend, traces
 from apps.evaluators.services.scores import write_feedback
 from apps.evaluators.variables import needs_output
 from apps.playground.services import call_records
@@ -48,9 +48,9 @@ class ClaimedEvaluation:
     is_dropped: bool = False
     """Whether the rule's filters do not match the run: a later change of it may."""
     is_done: bool = False
-    """Whether the rule has no judge, and the run is in its queue."""
-    queue_error: str = ""
-    """Why the run is not in the queue of the rule."""
+    """Whether the rule has no judge, and the run is where the rule collects runs."""
+    collecting_error: str = ""
+    """Why the run is not in the queue or the dataset of the rule."""
 
 
 def has_due() -> bool:
@@ -87,11 +87,11 @@ def _prepare_call(evaluation: Evaluation, claimed: ClaimedEvaluation) -> Claimed
         return replace(claimed, error="The run was removed.", is_skipped=True)
     if not traces.matches(rule, run):
         return replace(claimed, is_dropped=True)
-    claimed = replace(claimed, queue_error=queueing.add_to_queue(evaluation, run.row))
+    claimed = replace(claimed, collecting_error=run_collection.collect(evaluation, run.row))
     if rule.evaluator is None:
-        if rule.annotation_queue is None:
-            return replace(claimed, error=queueing.QUEUE_DELETED, is_skipped=True)
-        return replace(claimed, is_done=not claimed.queue_error)
+        if not run_collection.is_collecting(rule):
+            return replace(claimed, error=run_collection.TARGETS_DELETED, is_skipped=True)
+        return replace(claimed, is_done=not claimed.collecting_error)
     try:
         return _prepare_judge(evaluation, rule.evaluator, claimed, run)
     except AppError as error:
@@ -186,9 +186,9 @@ def record_end(claimed: ClaimedEvaluation, result: ModelCallResult) -> bool:
         row.status = EvaluationStatus.SUCCEEDED
     else:
         row.status = EvaluationStatus.SKIPPED if claimed.is_skipped else EvaluationStatus.FAILED
-    if claimed.queue_error:
+    if claimed.collecting_error:
         row.status = EvaluationStatus.FAILED
-        row.error = " ".join(filter(None, (row.error, claimed.queue_error)))
+        row.error = " ".join(filter(None, (row.error, claimed.collecting_error)))
     row.save(update_fields=["status", "error", "ended_at", "judge_run_id", "scores", "cost"])
     return True
 

@@ -97,7 +97,7 @@ def lease(ids: Collection[UUID]) -> list[Evaluation]:
 def _with_rules(evaluations: list[Evaluation]) -> list[Evaluation]:
     rules = EvaluatorRule.objects.across_workspaces(reason="the rules of these evaluations")
     rules = rules.select_related(
-        "evaluator__prompt", "evaluator__saved_settings", "annotation_queue"
+        "evaluator__prompt", "evaluator__saved_settings", "annotation_queue", "target_dataset"
     )
     by_id = rules.in_bulk({row.rule_id for row in evaluations})
     present = []

@@ -11,7 +11,6 @@ import msgspec
 from django.db import transaction
 from django.utils import timezone
 
-from apps.annotation.services.queues import get_queue
 from apps.audit.actions import Action
 from apps.audit.services import Target, record
 from apps.core.callers import Caller
@@ -22,6 +21,8 @@ from apps.evaluators.errors import BadEvaluatorRule
 from apps.evaluators.models import Evaluation, Evaluator, EvaluatorRule, EvaluatorType
 from apps.evaluators.querysets import EvaluatorRuleQuerySet
 from apps.evaluators.services import backfills, evaluators
+from apps.evaluators.services.rule_targets import change_targets, set_targets
+from apps.evaluators.services.run_collection import is_collecting
 from apps.evaluators.services.traces import PROJECT_NAME
 from apps.evaluators.wire import RuleBody, RuleChanges, SpendLimitBody
 from apps.experiment_jobs.evaluator_choice import EvaluatorChoice
@@ -49,6 +50,7 @@ def rules_of(workspace_id: UUID) -> EvaluatorRuleQuerySet:
         "dataset",
         "project",
         "annotation_queue",
+        "target_dataset",
         "evaluator__prompt",
         "evaluator__saved_settings",
     )
@@ -105,14 +107,13 @@ def build_rule(caller: Caller, body: RuleBody) -> EvaluatorRule:
         **{name: getattr(body, name) or "" for name in _FILTERS},
     )
     _set_scope(caller, rule, body)
-    _set_queue(caller, rule, body.add_to_annotation_queue_id)
-    rule.extends_queue_retention = bool(body.extend_annotation_queue_trace_retention)
+    set_targets(caller, rule, body)
     _check(rule)
     given = (body.evaluator_id is not None, bool(body.evaluators), bool(body.code_evaluators))
-    if sum(given) > 1 or (not any(given) and rule.annotation_queue is None):
+    if sum(given) > 1 or (not any(given) and not is_collecting(rule)):
         raise BadEvaluatorRule(
             "A rule has either `evaluators`, `code_evaluators` or an `evaluator_id`, or it has"
-            " none of them and an `add_to_annotation_queue_id`."
+            " none of them and an `add_to_annotation_queue_id` or `add_to_dataset_id`."
         )
     if body.evaluator_id is not None:
         rule.evaluator = evaluators.get_evaluator(caller.workspace_id, body.evaluator_id)
@@ -124,15 +125,6 @@ def build_rule(caller: Caller, body: RuleBody) -> EvaluatorRule:
         _apply_evaluator(caller, rule.evaluator, body)
     _check_limit(rule)
     return rule
-
-
-def _set_queue(caller: Caller, rule: EvaluatorRule, queue_id: UUID | None) -> None:
-    """Raises `Forbidden` and `QueueNotFound`."""
-    if queue_id is None:
-        rule.annotation_queue = None
-        return
-    caller.require(Permission.ANNOTATION_QUEUES_WRITE)
-    rule.annotation_queue = get_queue(caller.workspace_id, queue_id)
 
 
 def _set_scope(caller: Caller, rule: EvaluatorRule, body: RuleBody) -> None:
@@ -209,10 +201,6 @@ def _check(rule: EvaluatorRule) -> None:
         raise BadEvaluatorRule(f"`display_name` has 1 to {MAX_NAME_LENGTH} characters.")
     if not 0 <= rule.sampling_rate <= 1:  # also false for NaN
         raise BadEvaluatorRule("`sampling_rate` must be from 0 to 1.")
-    if rule.extends_queue_retention and rule.annotation_queue is None:
-        raise BadEvaluatorRule(
-            "`extend_annotation_queue_trace_retention` needs an `add_to_annotation_queue_id`."
-        )
     for name in _FILTERS:
         text = getattr(rule, name)
         if len(text) > MAX_FILTER_LENGTH:
@@ -242,7 +230,7 @@ def update_rule(*, caller: Caller, rule: EvaluatorRule, changes: RuleChanges) ->
     if changes.spend_limit is not msgspec.UNSET:
         rule.weekly_limit_usd = _limit_usd(changes.spend_limit)
     _check_scope_unchanged(rule, changes)
-    _change_queue(caller, rule, changes)
+    change_targets(caller, rule, changes)
     _check(rule)
     _change_evaluator(caller, rule, changes)
     if rule.is_enabled and not was_enabled:
@@ -253,19 +241,6 @@ def update_rule(*, caller: Caller, rule: EvaluatorRule, changes: RuleChanges) ->
     _record(Action.EVALUATOR_RULE_UPDATED, rule, before=before, after=_audit_values(rule))
     _change_backfill(caller, rule, changes)
     return rule
-
-
-def _change_queue(caller: Caller, rule: EvaluatorRule, changes: RuleChanges) -> None:
-    """Runs that are in the queue stay there, and those of before are not put in another one."""
-    queue_id = changes.add_to_annotation_queue_id
-    if queue_id is not msgspec.UNSET and queue_id != rule.annotation_queue_id:
-        if queue_id is None and rule.evaluator is None:
-            raise BadEvaluatorRule("Without an evaluator and a queue the rule does nothing.")
-        _set_queue(caller, rule, queue_id)
-    if (extends := changes.extend_annotation_queue_trace_retention) is not msgspec.UNSET:
-        rule.extends_queue_retention = bool(extends)
-    elif rule.annotation_queue is None:
-        rule.extends_queue_retention = False
 
 
 def _change_backfill(caller: Caller, rule: EvaluatorRule, changes: RuleChanges) -> None:
@@ -357,6 +332,9 @@ def _audit_values(rule: EvaluatorRule) -> dict[str, Any]:
         "evaluator_id": None if rule.evaluator_id is None else str(rule.evaluator_id),
         "annotation_queue_id": (
             None if rule.annotation_queue_id is None else str(rule.annotation_queue_id)
+        ),
+        "target_dataset_id": (
+            None if rule.target_dataset_id is None else str(rule.target_dataset_id)
         ),
         "is_enabled": rule.is_enabled,
         "sampling_rate": rule.sampling_rate,

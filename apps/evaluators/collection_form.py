@@ -1,4 +1,4 @@
-"""The form of a rule that only puts runs in an annotation queue."""
+"""The form of a rule that only collects runs, in an annotation queue or a dataset."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from apps.evaluators.models import EvaluatorRule
 from apps.evaluators.wire import RuleBody, RuleChanges
 
 
-class QueueRuleForm(RuleForm):
+class CollectionRuleForm(RuleForm):
     """Creates or changes a rule without an evaluator."""
 
-    is_queue = True
+    collects_only = True
     may_change_judge = True
 
     def __init__(
@@ -22,14 +22,22 @@ class QueueRuleForm(RuleForm):
         initial = {"name": "To review"} if rule is None else RuleForm.values_of(rule)
         super().__init__(workspace_id, data, rule=rule, initial=initial)
         del self.fields["max_calls_per_day"]
-        self.fields["queue"].required = True
-        self.fields["queue"].help_text = "Where people review the runs."
-        self.fields["sampling"].help_text = "The share of the runs that is added."
-        self.fields[
-            "filter"
-        ].help_text = (
-            'Only matching runs are added, such as `eq(status, "error")`. Empty: all runs.'
-        )
+        for name, text in (
+            ("queue", "People review the runs there."),
+            ("target_dataset", "Each run becomes an example, once."),
+            ("sampling", "The share of the runs that is added."),
+            (
+                "filter",
+                'Only matching runs are added, such as `eq(status, "error")`. Empty: all runs.',
+            ),
+        ):
+            self.fields[name].help_text = text
+
+    def clean(self) -> dict[str, Any]:
+        values = super().clean()
+        if "queue" in values and not (values["queue"] or values.get("target_dataset")):
+            self.add_error("queue", "Choose a queue, a dataset, or both.")
+        return values
 
     def body(self, *, dataset_id: UUID | None, project_id: UUID | None) -> RuleBody:
         """The new rule of a valid form."""
