@@ -24,7 +24,7 @@ def test_a_legend_button_toggles_a_line_and_its_previous_period(session):
     legend = chart.locator(".chart-legend")
 
     expect(legend.get_by_role("button")).to_have_text(["p50", "p95", "p99"])
-    expect(legend).to_contain_text("previous period")
+    expect(legend).to_contain_text("previous")
     legend.get_by_role("button", name="p99").click()
     chart.locator(".u-over").hover()
 

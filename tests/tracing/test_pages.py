@@ -25,6 +25,7 @@ from apps.tracing.pages.columns import STANDARD_COLUMNS
 from apps.tracing.pages.projects import STATS_DAYS
 from apps.tracing.pages.run_list import RUNS_PER_PAGE
 from apps.tracing.services import saved_views
+from apps.tracing.views.workspace_settings import PRICES_PER_PAGE
 from apps.web_ui import time_zone
 from tests.console.conftest import create_workspace_user, signed_in
 from tests.factories.organizations import WorkspaceFactory
@@ -931,6 +932,25 @@ def test_a_price_is_added_changed_and_deleted(workspace):
     assert price.prompt_cost * 1_000_000 == 3
     admin.post(f"{address}/{price.pk}/delete")
     assert not ModelPrice.unscoped.exists()
+
+
+def test_prices_of_the_workspace_are_listed_before_those_by_provider(page, workspace):
+    for name in ("zeta", "alpha"):
+        ModelPrice(
+            workspace=workspace,
+            name=name,
+            match_pattern=name,
+            prompt_cost=1,
+            completion_cost=1,
+        ).save()
+
+    response = page.get(f"/o/{workspace.pk}/settings/prices")
+
+    own, others = response.context["entries"][:2], response.context["entries"][2:]
+    assert [(price.name, is_own) for price, is_own in own] == [("alpha", True), ("zeta", True)]
+    listed = [(price.provider or "~", price.name.lower()) for price, _ in others]
+    assert listed == sorted(listed)
+    assert len(listed) == PRICES_PER_PAGE - 2
 
 
 @pytest.mark.parametrize(

@@ -124,6 +124,18 @@ def test_transcript_shows_each_message_once_and_joins_calls_with_their_runs(page
     assert "trace-tree" not in text
 
 
+def test_calls_that_a_trace_ends_with_are_no_output(page, workspace):
+    asks = ASKS | {"content": ""}
+    root = step(None, 0, 3, name="desk", outputs={"messages": [USER, asks]})
+    runs = [root | {"inputs": {"messages": [USER]}}, model(root, 1, 2, [USER], asks)]
+
+    transcript, _ = transcript_of(page, workspace, runs)
+
+    assert [block.kind for block in transcript.blocks] == ["input", "turn"]
+    names = [view.call.name for group in transcript.blocks[1].calls for view in group.calls]
+    assert names == ["find_order", "find_parcel"]
+
+
 @pytest.mark.parametrize("name", CONVERSATIONS)
 def test_conversation_of_each_format_is_whole_in_the_transcript(page, workspace, name):
     inputs, outputs = CONVERSATIONS[name]

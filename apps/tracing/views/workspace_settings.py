@@ -14,6 +14,7 @@ from apps.feedback.services import configs
 from apps.organizations.models import Workspace
 from apps.organizations.permissions import Permission
 from apps.trace_store.models import ModelPrice
+from apps.trace_store.pricing.entries import PriceEntry
 from apps.tracing.forms import FeedbackConfigForm, PriceForm, RetentionForm
 from apps.tracing.services import prices, retention
 from apps.web_ui.pages import PageRequest, form_page, save_form, workspace_page
@@ -43,7 +44,7 @@ def settings_prices(request: PageRequest) -> HttpResponse:
         messages.success(request, f"The price of {form.cleaned_data['name']} was saved.")
         return redirect("settings-prices", workspace_id)
     text = request.GET.get("q", "").strip().lower()[:200]
-    entries = prices.list_prices(workspace_id)
+    entries = sorted(prices.list_prices(workspace_id), key=_by_provider)
     if text:
         entries = [
             entry for entry in entries if text in f"{entry.name} {entry.provider or ''}".lower()
@@ -151,6 +152,13 @@ def settings_retention(request: PageRequest) -> HttpResponse:
         "may_write": request.caller.may(Permission.WORKSPACE_MANAGE),
     }
     return form_page(request, "tracing/retention.html", context, form)
+
+
+def _by_provider(entry: ModelPrice | PriceEntry) -> tuple[bool, bool, str, str]:
+    """Sort the workspace's own prices first, in their order, others by provider and name."""
+    if isinstance(entry, ModelPrice):
+        return False, False, "", ""
+    return True, not entry.provider, entry.provider or "", entry.name.lower()
 
 
 def _find_price(workspace_id: UUID, price_id: str) -> ModelPrice | None:

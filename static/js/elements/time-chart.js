@@ -158,7 +158,7 @@ class TimeChart extends HTMLElement {
     if (comparing) {
       const note = document.createElement("span");
       note.className = "chart-legend-note";
-      note.append(document.createElement("i"), "previous period");
+      note.append(document.createElement("i"), "previous");
       legend.append(note);
     }
     head.append(legend);

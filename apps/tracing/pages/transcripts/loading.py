@@ -328,7 +328,10 @@ def _payload_block(
     new = builder.take_new(root, messages)
     if messages and not new:
         shown = {message_key(m) for block in blocks for m in (*block.messages, *block.reply)}
-        if message_key(messages[-1]) in shown:
+        last = messages[-1]
+        # A reply of calls alone stands as the calls of its turn.
+        is_calls_only = bool(last.tool_calls) and not last.parts
+        if message_key(last) in shown or (is_calls_only and any(block.calls for block in blocks)):
             return None
         new = cut_messages(messages[-1:])
     if not view.messages:
