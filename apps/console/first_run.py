@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from uuid import UUID
 
 from django.conf import settings
 from django.utils import timezone
@@ -15,10 +16,12 @@ from apps.api_keys import services as api_keys
 from apps.api_keys.models import ApiKey
 from apps.console.sample_data import find_sample_project
 from apps.core.callers import Caller
+from apps.deployments import sample
 from apps.deployments.call_snippets import CallSnippets, get_call_snippets
 from apps.deployments.models import Deployment
+from apps.deployments.services import create_deployment
 from apps.ingest.services import ingest_log
-from apps.organizations.models import User
+from apps.organizations.models import User, Workspace
 from apps.organizations.permissions import Permission
 from apps.trace_store import RunQuery, RunRow, run_store
 from apps.tracing.models import Project
@@ -60,6 +63,8 @@ class FirstRun:
     """The command that gives a coding agent the platform's MCP tools."""
     agent: Deployment | None
     call: CallSnippets | None
+    building: Deployment | None
+    """The sample agent that is not served yet, if no agent is."""
     may_deploy: bool
 
 
@@ -75,12 +80,33 @@ def load_first_run(caller: Caller) -> FirstRun:
         deployments = Deployment.objects.for_workspace(caller.workspace_id)
         served = deployments.filter(active_revision__isnull=False)
         agent = served.select_related("active_revision").order_by("created_at", "pk").first()
+    building = None
+    if agent is None and caller.may(Permission.DEPLOYMENTS_READ):
+        building = find_sample_agent(caller.workspace_id)
     return FirstRun(
         snippets=trace_snippets(caller),
         mcp=_MCP.format(base=settings.BASE_URL, key=PLACEHOLDER),
         agent=agent,
         call=None if agent is None else get_call_snippets(agent, key=PLACEHOLDER),
+        building=building,
         may_deploy=caller.may(Permission.DEPLOYMENTS_WRITE),
+    )
+
+
+def find_sample_agent(workspace_id: UUID) -> Deployment | None:
+    deployments = Deployment.objects.for_workspace(workspace_id).present()
+    return deployments.filter(name=sample.NAME).first()
+
+
+def deploy_sample_agent(workspace_id: UUID, user: User) -> Deployment:
+    """Deploy the sample agent. Raises `NameTaken` and `QuotaReached`."""
+    address, _ = sample.ensure_repository()
+    return create_deployment(
+        workspace=Workspace.objects.select_related("organization").get(pk=workspace_id),
+        name=sample.NAME,
+        repo_url=address,
+        branch="main",
+        created_by=user,
     )
 
 

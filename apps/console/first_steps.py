@@ -21,6 +21,8 @@ from apps.tracing.models import Project
 
 COOKIE = "slipway_steps"
 """The choice of this browser: `closed`, or `read` after a transcript was opened from the list."""
+SCORE = "score"
+"""The step that opens the feedback of the newest run instead of its transcript."""
 SHOWN_FOR = timedelta(days=14)
 """The age of a workspace up to which the list is shown."""
 
@@ -44,7 +46,7 @@ def load_steps(request: HttpRequest, caller: Caller, project: Project) -> list[F
     newest = reverse("start-steps", args=[workspace_id])
     steps = [
         FirstStep("See the transcript", newest, choice != ""),
-        FirstStep("Score a run", newest, _exists(Feedback, workspace_id)),
+        FirstStep("Score a run", f"{newest}?step={SCORE}", _exists(Feedback, workspace_id)),
         FirstStep("Save it as an example", newest, _exists(ExampleRevision, workspace_id)),
         FirstStep(
             "Set an alert",

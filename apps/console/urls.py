@@ -10,6 +10,7 @@ urlpatterns = [
     path("start", views.start_of_last_workspace, name="start-default"),
     path("o/<uuid:workspace_id>/start", views.start, name="start"),
     path("o/<uuid:workspace_id>/start/sample", views.sample_data_change, name="start-sample"),
+    path("o/<uuid:workspace_id>/start/agent", views.sample_agent_deploy, name="start-agent"),
     path("o/<uuid:workspace_id>/start/steps", views.first_steps, name="start-steps"),
     path("llms.txt", documentation.llms_txt, name="llms-txt"),
     path("SKILL.md", documentation.skill, name="skill"),

@@ -27,11 +27,13 @@ from apps.console.first_run import (
     KeyPurpose,
     clean_project_name,
     create_key,
+    deploy_sample_agent,
     find_newest_trace,
+    find_sample_agent,
     load_first_run,
     load_rejections,
 )
-from apps.console.first_steps import COOKIE
+from apps.console.first_steps import COOKIE, SCORE
 from apps.console.sample_data import (
     SampleNameTaken,
     find_sample_project,
@@ -269,10 +271,26 @@ def sample_data_change(request: PageRequest) -> HttpResponse:
     return redirect("project-detail", workspace_id, project.pk)
 
 
+@require_POST
+@workspace_page(Permission.DEPLOYMENTS_WRITE)
+def sample_agent_deploy(request: PageRequest) -> HttpResponse:
+    """Deploy the sample agent and show its build; a workspace has it once."""
+    workspace_id = request.caller.workspace_id
+    existing = find_sample_agent(workspace_id)
+    if existing is not None:
+        return redirect("deployment-detail", workspace_id, existing.pk)
+    try:
+        deployment = deploy_sample_agent(workspace_id, request.user)
+    except errors.AppError as error:
+        messages.error(request, error.detail)
+        return redirect("start", workspace_id)
+    return redirect("deployment-detail", workspace_id, deployment.pk)
+
+
 @require_http_methods(["GET", "POST"])
 @workspace_page(Permission.RUNS_READ)
 def first_steps(request: PageRequest) -> HttpResponse:
-    """Open the transcript of the newest trace, the first step; a POST closes the list of steps."""
+    """Open the transcript of the newest trace, or its feedback; a POST closes the list of steps."""
     workspace_id = request.caller.workspace_id
     if request.method == "POST":
         response = redirect(_safe_redirect_url(request, request.POST.get("next", "")))
@@ -281,6 +299,9 @@ def first_steps(request: PageRequest) -> HttpResponse:
         newest = find_newest_trace(request.caller)
         if newest is None:
             return redirect("start", workspace_id)
+        if request.GET.get("step") == SCORE:
+            url = reverse("trace-detail", args=[workspace_id, newest.project_id, newest.id])
+            return redirect(f"{url}?view=tree#run-tab-feedback")
         response = redirect("trace-redirect", workspace_id, newest.id)
         choice = "read"
     response.set_cookie(COOKIE, choice, _COOKIE_SECONDS, httponly=True, samesite="Lax")

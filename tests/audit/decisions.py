@@ -66,6 +66,7 @@ post /orgs/current/service-keys/<uuid:key_id>/rotate -> key.rotated
 delete /orgs/current/personal-access-tokens/<uuid:key_id> -> key.revoked
 post /o/<uuid:workspace_id>/settings/keys -> key.created
 post /o/<uuid:workspace_id>/start -> key.created
+post /o/<uuid:workspace_id>/start/agent -> deployment.created
 post /o/<uuid:workspace_id>/start/sample -> [work]
 post /o/<uuid:workspace_id>/start/steps -> [view]
 post /o/<uuid:workspace_id>/settings/keys/personal -> key.created

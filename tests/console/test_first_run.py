@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from apps.api_keys.models import ApiKey
 from apps.console import documentation
-from apps.deployments.models import RevisionGraph
+from apps.deployments.models import Deployment, RevisionGraph
 from apps.ingest.services import ingest_log
 from tests.console.conftest import create_workspace_user, signed_in
 from tests.factories.deployments import DeploymentFactory, RevisionFactory
@@ -73,6 +73,30 @@ def test_snippets_have_the_real_address_project_and_sample_agent(page, address, 
     assert "LANGSMITH_RUNS_ENDPOINTS='[" in text
     assert f'slipway {settings.BASE_URL}/mcp --header "x-api-key: <your key>"' in text
     assert not ApiKey.objects.exists()
+
+
+def test_sample_agent_is_deployed_from_the_page_once(page, workspace, address):
+    assert "Deploy the sample agent" in page.get(address).text
+
+    first = page.post(f"{address}/agent")
+    second = page.post(f"{address}/agent")
+
+    deployment = Deployment.objects.for_workspace(workspace).get()
+    assert first["Location"] == second["Location"]
+    assert first["Location"].endswith(f"/deployments/{deployment.pk}")
+    assert (deployment.name, deployment.branch) == ("sample-agent", "main")
+    assert deployment.revisions.count() == 1
+    content = page.get(address).text
+    assert "is not served yet" in content
+    assert "Deploy the sample agent" not in content
+
+
+def test_only_who_may_deploy_gets_the_sample_agent(workspace, address):
+    viewer = signed_in(create_workspace_user(workspace, "viewer"))
+
+    assert "Deploy the sample agent" not in viewer.get(address).text
+    assert viewer.post(f"{address}/agent").status_code == 403
+    assert not Deployment.objects.for_workspace(workspace).exists()
 
 
 def test_page_waits_for_a_run_that_starts_after_it_was_opened(page, address, workspace):

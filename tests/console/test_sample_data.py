@@ -118,6 +118,10 @@ def test_next_steps_tick_themselves_until_they_are_closed(page, workspace, addre
     assert page.get(project).text.count("is-done") == 0
     assert "Next steps" in page.get(project).text
 
+    scored = page.get(f"{address}/steps", {"step": "score"})
+    assert scored["Location"].endswith(f"/r/{run_id}?view=tree#run-tab-feedback")
+    assert page.get(project).text.count("is-done") == 0
+
     opened = page.get(f"{address}/steps")
 
     assert opened["Location"].endswith(str(run_id))

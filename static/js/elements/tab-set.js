@@ -1,12 +1,15 @@
 /**
  * <tab-set><div role="tablist"><button role="tab" aria-controls="a">…</div><div role="tabpanel" id="a">…</tab-set>:
- * shows one panel; arrow keys move. The selected tab is stored by `name` for the next page with the same tabs.
+ * shows one panel; arrow keys move. The selected tab is stored by `name` for the next page with the same tabs; an address
+ * that ends with `#` and a tab's id selects that tab.
  */
 class TabSet extends HTMLElement {
   connectedCallback() {
     const list = this.querySelector('[role="tablist"]');
     if (list instanceof HTMLElement) list.hidden = false;
-    const first = this.#findStoredTab() ?? this.#tabs.find((tab) => tab.ariaSelected === "true");
+    const linked = this.#tabs.find((tab) => tab.id !== "" && location.hash === `#${tab.id}`);
+    const stored = linked ?? this.#findStoredTab();
+    const first = stored ?? this.#tabs.find((tab) => tab.ariaSelected === "true");
     this.#show(first ?? this.#tabs[0]);
     this.addEventListener("click", this.#handleClick);
     this.addEventListener("keydown", this.#handleKeydown);
