@@ -98,6 +98,7 @@ def _end(run: AgentRun, status: str, values: Any, interrupts: Any, error: Any) -
     is_failed = status in {"error", "timeout"}
     success_status = ThreadStatus.INTERRUPTED if interrupts else ThreadStatus.IDLE
     Thread.unscoped.filter(pk=run.thread_id).update(
+        updated_at=timezone.now(),
         status=ThreadStatus.ERROR if is_failed else success_status,
         values=values,
         state={"values": values, "next": []},

@@ -87,11 +87,13 @@ def test_disabled_mcp_is_not_found_and_not_documented(post, client, agent):
     assert "/mcp" not in document["paths"]
 
 
-@pytest.mark.parametrize("method", ["get", "delete", "put"])
-def test_other_methods_are_not_allowed(send, method):
+@pytest.mark.parametrize(
+    ("method", "allowed"), [("get", "POST"), ("delete", "GET, POST"), ("put", "GET, POST")]
+)
+def test_other_methods_are_not_allowed(send, method, allowed):
     response = send(method, "/mcp")
 
-    assert (response.status_code, response["Allow"]) == (405, "POST")
+    assert (response.status_code, response["Allow"]) == (405, allowed)
 
 
 @pytest.mark.parametrize(
@@ -201,7 +203,7 @@ def test_the_id_of_a_request_is_returned(post, request_id):
     }
 
 
-@pytest.mark.parametrize("method", ["prompts/delete", "completion/x", "resources/subscribe", "x"])
+@pytest.mark.parametrize("method", ["prompts/delete", "completion/x", "resources/x", "x"])
 def test_other_methods_of_the_protocol_are_unknown(post, method):
     response = post(request(method))
 
@@ -246,7 +248,7 @@ def test_initialize_agrees_on_a_version(post, agent, requested, agreed):
         "logging": {},
         "prompts": {"listChanged": False},
         "tools": {"listChanged": False},
-        "resources": {"listChanged": False},
+        "resources": {"listChanged": False, "subscribe": True},
     }
     assert result["serverInfo"]["name"] == agent.name
 
@@ -304,6 +306,7 @@ def test_discovery_names_versions_and_capabilities(post, agent):
         *("completions", "extensions", "logging", "prompts", "resources", "tools")
     }
     assert result["capabilities"]["tools"] == {}
+    assert result["capabilities"]["resources"] == {"subscribe": True}
     assert (result["resultType"], result["cacheScope"], result["ttlMs"]) == (
         "complete",
         "private",
@@ -312,7 +315,7 @@ def test_discovery_names_versions_and_capabilities(post, agent):
     assert result["_meta"][f"{META}serverInfo"]["name"] == agent.name
 
 
-@pytest.mark.parametrize("method", ["initialize", "ping", "roots/list"])
+@pytest.mark.parametrize("method", ["initialize", "ping", "roots/list", "resources/subscribe"])
 def test_unknown_stateless_method_is_not_found(post, method):
     body, headers = stateless(method)
 

@@ -105,6 +105,7 @@ EXPECTED = {
     "None.None": [
         "GET /info",
         "GET /metrics",
+        "GET /mcp",  # the stream of a session whose subscriptions were checked one by one
         f"POST {_A2A}",
         *(f"POST {_A2A}/message:{verb}" for verb in ("send", "stream")),
         f"GET {_A2A}/extendedAgentCard",

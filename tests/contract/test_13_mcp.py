@@ -11,7 +11,11 @@ import httpx2
 import pytest
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
-from mcp.types import ElicitResult
+from mcp.client.subscriptions import ResourceUpdated
+from mcp.types import ElicitResult, ResourceUpdatedNotification
+
+from tests.contract.mcp_tasks import TaskClient
+from tests.installation import PATIENCE_SECONDS
 
 MODES = ["legacy", "auto"]
 
@@ -106,6 +110,54 @@ async def test_a_graph_asks_the_user_of_the_client(session):
 
     assert asked == ["send it? (0)"]
     assert not result.is_error
+
+
+def test_a_long_call_is_a_task_that_is_polled_or_cancelled(live, agent_url):
+    with TaskClient(agent_url, live.api_key) as client:
+        short = client.start("slow", seconds=3, steps=1)
+        endless = client.start("slow", seconds=60, steps=60)
+        client.cancel(endless)
+        completed = client.wait_for_end(short, PATIENCE_SECONDS)
+        cancelled = client.wait_for_end(endless, PATIENCE_SECONDS)
+
+    assert completed["status"] == "completed"
+    assert completed["result"]["structuredContent"]["done"] == 1
+    assert cancelled["status"] == "cancelled"
+    assert "result" not in cancelled
+
+
+@pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")
+async def test_a_session_is_told_of_a_changed_thread(live, agent_url, client):
+    updated: asyncio.Queue[str] = asyncio.Queue()
+    thread_id = client.threads.create()["thread_id"]
+
+    async def receive(message: Any) -> None:
+        if isinstance(message, ResourceUpdatedNotification):
+            updated.put_nowait(str(message.params.uri))
+
+    options = {"message_handler": receive}
+    async with connect(agent_url, live.api_key, "legacy", **options) as session:
+        await session.subscribe_resource(f"thread:///{thread_id}")
+        await asyncio.to_thread(client.runs.wait, thread_id, "steps", input={})
+        told = await asyncio.wait_for(updated.get(), 60)
+
+    assert told == f"thread:///{thread_id}"
+
+
+async def test_a_client_listens_to_a_thread(live, agent_url, client):
+    thread_id = client.threads.create()["thread_id"]
+    uri = f"thread:///{thread_id}"
+
+    async with (
+        connect(agent_url, live.api_key, "auto") as session,
+        session.listen(resource_subscriptions=[uri], tools_list_changed=True) as subscription,
+    ):
+        await asyncio.to_thread(client.threads.update, thread_id, metadata={"a": 1})
+        event = await asyncio.wait_for(anext(subscription), 60)
+
+    assert subscription.honored.resource_subscriptions == [uri]
+    assert subscription.honored.tools_list_changed is None
+    assert event == ResourceUpdated(uri=uri)
 
 
 @pytest.mark.parametrize("mode", MODES)

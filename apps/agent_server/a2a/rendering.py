@@ -36,6 +36,11 @@ class TaskView:
     error: str | None
     updated_at: datetime
 
+    @property
+    def stored_chars(self) -> int:
+        """The length of the JSON columns."""
+        return sum(len(text or "") for text in (self.history, self.output, self.interrupts))
+
     @cached_property
     def pending_interrupts(self) -> list[JSONObject]:
         if self.state != TaskState.INPUT_REQUIRED:

@@ -30,11 +30,16 @@ from apps.agent_server.statuses import TaskState
 from apps.agent_server.streaming import sse
 from apps.agent_server.streaming.hub import get_hub
 from apps.agent_server.streaming.streams import BEGINNING, END, Event, thread_channel
-from apps.agent_server.web.http_context import JSON, HttpRequestContext, Response
+from apps.agent_server.web.http_context import (
+    JSON,
+    MAX_LOOP_BODY_BYTES,
+    HttpRequestContext,
+    Response,
+)
 from apps.core import errors
 from apps.core.ids import uuid7
 from apps.core.json import dumps, loads
-from apps.core.sync_bridge import in_thread
+from apps.core.sync_bridge import in_thread, require_thread, run_on_loop
 from apps.deployments.routes import Route
 from apps.organizations.permissions import Permission
 
@@ -131,6 +136,7 @@ def _send_card(context: HttpRequestContext, assistant: Assistant) -> Response:
     "/a2a/{assistant_id}",
     aliases=("/a2a/{assistant_id}/",),
     permission=Permission.AGENTS_READ,
+    runs_on_loop=True,
     raw_body_model=A2AMessage,
     response=Any,
 )
@@ -172,6 +178,8 @@ def _check_assistant(context: HttpRequestContext, assistant_id: str) -> UUID:
 def _handle(context: HttpRequestContext, name_or_id: str, request: A2ARequest) -> Result:
     if request.method in {Method.SEND, Method.STREAM}:
         return _send_message(context, name_or_id, request)
+    # Tasks may be large, the ORM reads addresses, and their names are resolved.
+    require_thread()
     if request.method is Method.CANCEL:
         return _cancel(context, name_or_id, request)
     if request.method is Method.GET:
@@ -203,13 +211,6 @@ class _TaskRef:
 
     def encode(self, task: TaskView) -> bytes:
         return self.request.encode_result(_render(self, task))
-
-    def encode_current(self) -> bytes:
-        """Read and encode the task; encode the error if it was deleted."""
-        try:
-            return self.encode(self.read())
-        except A2AError as error:
-            return self.request.encode_error(error)
 
 
 def _render(ref: _TaskRef, task: TaskView) -> JSONObject:
@@ -350,6 +351,8 @@ def _push_request(
 
 def _send_message(context: HttpRequestContext, name_or_id: str, request: A2ARequest) -> Result:
     fields = params.read_send_params(request)
+    if fields.task_id is not None or fields.push_config is not None:
+        require_thread()
     context.admit(Permission.AGENTS_RUN)
     start = _start_task if fields.task_id is None else _resume_task
     ref, task = start(context, name_or_id, request, fields)
@@ -448,9 +451,19 @@ async def _send_ended_task(ref: _TaskRef, run_id: UUID, context: HttpRequestCont
         async for _ in events:
             pass
     if not context.must_end():
-        await context.finish(await in_thread(ref.encode_current))
+        await context.finish(await _encode_ended(ref))
     elif context.refusal is not None:
         await context.finish(ref.request.encode_error(_access_lost(context)))
+
+
+async def _encode_ended(ref: _TaskRef) -> bytes:
+    """Read and encode the task; encode the error if it was deleted."""
+    try:
+        task = await run_on_loop(ref.read)
+    except A2AError as error:
+        return ref.request.encode_error(error)
+    is_small = task.stored_chars <= MAX_LOOP_BODY_BYTES
+    return ref.encode(task) if is_small else await in_thread(ref.encode, task)
 
 
 def _access_lost(context: HttpRequestContext) -> A2AError:

@@ -16,6 +16,7 @@ _TASK = f"{_BASE}/tasks/{{task_id}}"
 _CONFIGS = f"{_TASK}/pushNotificationConfigs"
 _OPTIONS: dict[str, Any] = {
     "permission": Permission.AGENTS_READ,
+    "runs_on_loop": True,
     "response": dict[str, Any],
     "status": 200,
 }

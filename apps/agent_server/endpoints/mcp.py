@@ -12,8 +12,14 @@ from django.conf import settings
 from django.db import transaction
 
 from apps.agent_server import prepared_sql
-from apps.agent_server.endpoints import mcp_calls, mcp_tasks
-from apps.agent_server.endpoints.endpoint import EndpointGroup, Result, json_response
+from apps.agent_server.endpoints import mcp_calls, mcp_subscriptions, mcp_tasks
+from apps.agent_server.endpoints.endpoint import (
+    EVENT_STREAM,
+    Continuation,
+    EndpointGroup,
+    Result,
+    json_response,
+)
 from apps.agent_server.endpoints.mcp_calls import respond, server_of
 from apps.agent_server.mcp import (
     asking_runs,
@@ -117,6 +123,36 @@ def handle_message(context: HttpRequestContext, raw_body: bytes) -> Result:
         return Response(error.as_json(), error.status)
 
 
+class NoSessionStream(errors.MethodNotAllowed):
+    detail = "GET opens the event stream of a session. Other messages are sent with POST."
+    headers = {"Allow": "POST"}
+
+
+@endpoints.get(
+    "/mcp",
+    permission=Permission.AGENTS_READ,
+    challenge=_challenge,
+    is_audience=True,
+    response=Any,
+    media=EVENT_STREAM,
+)
+def open_session_stream(context: HttpRequestContext) -> Continuation:
+    """Open the event stream of a session of the Model Context Protocol.
+
+    It tells which of the resources changed that the session has subscribed to, within 5 seconds.
+    """
+    check_origin(context.headers, partial(_allows_origin, context))
+    context.admission.user()
+    session_id = context.headers.get(SESSION_HEADER)
+    version = context.headers.get("mcp-protocol-version")
+    if session_id is None or version == messages.STATELESS_VERSION:
+        raise NoSessionStream
+    if not messages.admits(context.headers.get("accept"), EVENT_STREAM):
+        raise errors.NotAcceptable
+    session = sessions.check_session_id(context.admission, session_id)
+    return mcp_subscriptions.open_stream(context, session)
+
+
 def _handle(context: HttpRequestContext, message: McpMessage) -> Result:
     try:
         message.check_headers(context.headers)
@@ -138,6 +174,8 @@ def _handle(context: HttpRequestContext, message: McpMessage) -> Result:
             return _handle_resources(context, message, session)
         if message.method == "logging/setLevel" and not message.is_stateless:
             return _set_log_level(context, message, session)
+        if message.is_stateless and message.method == mcp_subscriptions.LISTEN:
+            return mcp_subscriptions.listen(context, message)
         if message.is_stateless and message.method in tasks.METHODS:
             return mcp_tasks.handle(context, message)
         context.admission.user()
@@ -263,6 +301,8 @@ def _handle_resources(
             context.admission, uri if has_threads else "", is_stateless=message.is_stateless
         )
         result["contents"] = [content]
+    elif not message.is_stateless and message.method in mcp_subscriptions.OF_SESSIONS:
+        return mcp_subscriptions.change(context, message, session, _read_uri(message))
     else:
         return Response(server_of(context).handle(message))
     return respond(context, message, {**result, **cache_hints(message)})

@@ -62,7 +62,7 @@ SERVER_CAPABILITIES: JSONObject = {
     "logging": {},
     "prompts": {"listChanged": False},
     "tools": {"listChanged": False},
-    "resources": {"listChanged": False},
+    "resources": {"listChanged": False, "subscribe": True},
 }
 INPUT_REQUIRED = "input_required"
 _GONE = "The run is gone."

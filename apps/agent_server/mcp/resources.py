@@ -66,18 +66,26 @@ def newest_thread_ids(admission: Admission) -> list[str]:
 
 def read(admission: Admission, uri: str, *, is_stateless: bool) -> JSONObject:
     """The content of a thread. Raises `RpcError` if the caller may not see one with the URI."""
+    thread_id = thread_id_of(uri)
+    if thread_id is None:
+        raise not_found(uri, is_stateless=is_stateless)
+    scope = admission.resolve_scope("threads", "read", thread_id=str(thread_id))
     try:
-        thread_id = UUID(uri.removeprefix(PREFIX)) if uri.startswith(PREFIX) else None
-        if thread_id is None:
-            raise ValueError(uri)
-        scope = admission.resolve_scope("threads", "read", thread_id=str(thread_id))
         row = threads.get(scope, thread_id)
-    except (ValueError, ThreadNotFound):
+    except ThreadNotFound:
         raise not_found(uri, is_stateless=is_stateless) from None
     head = dumps_text({"thread_id": thread_id, "status": row.status, "updated_at": row.updated_at})
     # The columns are JSON.
     columns = f',"values":{row.values or "null"},"interrupts":{row.interrupts or "{}"}}}'
     return {"uri": uri, "mimeType": MEDIA_TYPE, "text": f"{head[:-1]}{columns}"}
+
+
+def thread_id_of(uri: str) -> UUID | None:
+    """The id of the thread with this address; None for any other."""
+    try:
+        return UUID(uri.removeprefix(PREFIX)) if uri.startswith(PREFIX) else None
+    except ValueError:
+        return None
 
 
 def _parse_cursor(cursor: str | None) -> int:

@@ -134,6 +134,13 @@ class StreamHub:
         """Send the command now; raises `RedisLost` while there is no connection."""
         return self._link.send([command])[0]
 
+    async def run(self, *commands: Command) -> list[Any]:
+        """Connect if necessary, send the commands and return the replies.
+
+        Raises `RedisLost` or `hiredis.ReplyError`.
+        """
+        return await self._link.run(*commands)
+
     async def aclose(self) -> None:
         for task in (self._reconnecting, self._polling):
             if task is not None:

@@ -75,7 +75,11 @@ class McpServer:
         raise RpcError(messages.METHOD_NOT_FOUND, text, status=status)
 
     def _discover(self, message: McpMessage) -> bytes:
-        capabilities: JSONObject = {name: {} for name in self.capabilities}
+        # What is not offered is left out.
+        capabilities: JSONObject = {
+            name: {flag: True for flag, is_offered in flags.items() if is_offered}
+            for name, flags in self.capabilities.items()
+        }
         if self.extensions:
             capabilities["extensions"] = {name: {} for name in self.extensions}
         result = {"supportedVersions": messages.SUPPORTED_VERSIONS, "capabilities": capabilities}
