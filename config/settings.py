@@ -292,6 +292,10 @@ CELERY_BEAT_SCHEDULE = {
     "exports.schedule_exports": {"task": "exports.schedule_exports", "schedule": 60.0},
     "deployments.sweep": {"task": "deployments.sweep", "schedule": 15.0},
     "agent_server.fire_crons": {"task": "agent_server.fire_crons", "schedule": 1.0},
+    "agent_server.cancel_beyond_storage": {
+        "task": "agent_server.cancel_beyond_storage",
+        "schedule": 60.0,
+    },
     "agent_server.sweep_runs": {"task": "agent_server.sweep_runs", "schedule": 3.0},
     "agent_server.close_traces": {"task": "agent_server.close_traces", "schedule": 5.0},
     "agent_server.sweep_streams": {"task": "agent_server.sweep_streams", "schedule": 30.0},

@@ -5,13 +5,22 @@ Lost messages are harmless: a run is a row, and the sweeper queues its thread ag
 
 from __future__ import annotations
 
+import logging
 from uuid import UUID
 
 from celery import shared_task
 
 from apps.agent_server import attempt_traces, recovery, thread_ttl
-from apps.agent_server.services import cron_firing, deliveries, store, stream_history
+from apps.agent_server.services import (
+    cancel_runs,
+    cron_firing,
+    deliveries,
+    store,
+    stream_history,
+)
 from apps.agent_server.webhooks import delivery_worker
+
+logger = logging.getLogger(__name__)
 
 
 @shared_task(name="agent_server.sweep_runs", acks_late=False)
@@ -24,6 +33,13 @@ def sweep_runs() -> None:
 def resume_runs(deployment_id: str) -> None:
     """Queue the runs of a deployment that was started again. Safe to repeat."""
     recovery.resume_runs(UUID(deployment_id))
+
+
+@shared_task(name="agent_server.cancel_beyond_storage", acks_late=False, expires=60)
+def cancel_beyond_storage() -> None:
+    """Cancel the open runs of workspaces far above their limit of stored bytes. Safe to repeat."""
+    if count := cancel_runs.cancel_beyond_storage():
+        logger.warning("%d runs of workspaces above MAX_THREAD_STORAGE_MB were cancelled", count)
 
 
 @shared_task(name="agent_server.close_traces", acks_late=False, expires=10)

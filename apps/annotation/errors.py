@@ -34,6 +34,11 @@ class QueueItemReserved(errors.Conflict):
     code, detail = "queue_item_reserved", "Another reviewer has reserved this item."
 
 
+class QueueItemCompleted(errors.Conflict):
+    code = "queue_item_completed"
+    detail = "This item has all its reviews; its scores are final."
+
+
 class NotAnAssignedReviewer(errors.Forbidden):
     code = "not_an_assigned_reviewer"
     detail = "Only the assigned reviewers of this queue may review its items."

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from django.db import models
-from django.db.models import F, FilteredRelation, Q
+from django.db.models import F, FilteredRelation, Func, Q
 from django.db.models.functions import Coalesce
 
 if TYPE_CHECKING:
@@ -19,7 +19,19 @@ if TYPE_CHECKING:
 
 
 class AnnotationQueueQuerySet(models.QuerySet["AnnotationQueue"]):
-    pass
+    def without_rubric(self) -> AnnotationQueueQuerySet:
+        """Queues for lists: their rubrics may be large, and are loaded when they are read."""
+        return self.defer("rubric_items", "rubric_instructions")
+
+    def with_rubric_keys(self) -> AnnotationQueueQuerySet:
+        """Add the feedback keys of the rubric, in order, as `rubric_keys`."""
+        keys = Func(
+            "rubric_items",
+            function="jsonb_path_query_array",
+            template="%(function)s(%(expressions)s, '$[*].feedback_key')",
+            output_field=models.JSONField(),
+        )
+        return self.annotate(rubric_keys=keys)
 
 
 class QueueReviewerQuerySet(models.QuerySet["QueueReviewer"]):

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from apps.annotation.errors import BadRubric
+from apps.core.json import dumps
 from apps.core.linear_regex import compile_pattern
 from apps.feedback.models import KEY_LENGTH, FeedbackConfig
 
@@ -22,6 +23,8 @@ MAX_RULES = 20
 MAX_PATTERN_LENGTH = 500
 MAX_TEXT_LENGTH = 5000
 MAX_DESCRIPTIONS = 500
+MAX_BYTES = 1_048_576
+"""Of a rubric as JSON."""
 
 
 class Rule(msgspec.Struct, forbid_unknown_fields=True):
@@ -63,8 +66,6 @@ def parse_rubric(
     `configs` are those of the keys; `current` is the present rubric, whose conditions stay where
     an item does not give them.
     """
-    if len(items) > MAX_ITEMS:
-        raise BadRubric(f"`rubric_items` may have at most {MAX_ITEMS} items.")
     current_items = {item["feedback_key"]: item for item in current}
     stored: list[dict[str, Any]] = []
     for number, item in enumerate(items):
@@ -74,7 +75,15 @@ def parse_rubric(
             stored.append(_parse_item(item, earlier, before, configs.get(item.feedback_key)))
         except ValueError as error:
             raise BadRubric(f"`rubric_items[{number}].{error}") from None
+    if len(dumps(stored)) > MAX_BYTES:
+        raise BadRubric(f"`rubric_items` may have at most {MAX_BYTES:,} bytes.")
     return stored
+
+
+def check_count(items: Sequence[RubricItem]) -> None:
+    """Raise `BadRubric` for more items than a rubric may have."""
+    if len(items) > MAX_ITEMS:
+        raise BadRubric(f"`rubric_items` may have at most {MAX_ITEMS} items.")
 
 
 def _parse_item(

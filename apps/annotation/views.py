@@ -148,6 +148,7 @@ def _rubric_context(request: PageRequest, page: ReviewPage) -> dict[str, Any]:
         "run": page.run,
         "is_open": is_open,
         "may_score": is_open and caller.may(Permission.FEEDBACK_WRITE),
+        "is_blind": page.is_blind and may_review,
         "choices": pages.load_choices(queue, request.user.pk, page.item),
         "feedback_url": reverse(
             "annotation-score", args=[queue.workspace_id, queue.pk, page.item.pk]
@@ -163,14 +164,13 @@ def _find(request: PageRequest, queue_id: UUID, queue_item_id: UUID) -> QueueIte
 @require_POST
 @workspace_page(Permission.ANNOTATION_QUEUES_REVIEW)
 def annotation_reserve(request: PageRequest, queue_id: UUID, queue_item_id: UUID) -> HttpResponse:
-    """Reserve the item; return until when, or that enough others have it."""
+    """Reserve the item and return until when; load the page again if enough others have it."""
     item = _find(request, queue_id, queue_item_id)
-    context: dict[str, Any] = {"queue": item.queue, "item": item}
     try:
-        context["review"] = set_status(item=item, reviewer_id=request.user.pk, status=VIEWED)
+        review = set_status(item=item, reviewer_id=request.user.pk, status=VIEWED)
     except errors.QueueItemReserved:
-        context["is_taken"] = True
-    return render(request, "annotation/reservation.html", context)
+        return HttpResponse(status=204, headers={"HX-Refresh": "true"})
+    return render(request, "annotation/reservation.html", {"review": review})
 
 
 @require_POST
@@ -198,6 +198,8 @@ def annotation_score(request: PageRequest, queue_id: UUID, queue_item_id: UUID) 
         return _to_review(item, item.pk)
     page = pages.load_page(item.queue, request.user.pk, item)
     context = _rubric_context(request, page) | {"form": form}
+    if not is_saved:  # the fields keep their text also if another has reserved the item meanwhile
+        context["may_score"] = True
     status = 200 if is_saved else 422
     return render(request, "annotation/review.html#rubric", context, status=status)
 

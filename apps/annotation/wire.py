@@ -17,11 +17,13 @@ from apps.annotation.models import (
 from apps.annotation.rubric import RubricItem
 from apps.annotation.services.items import RunReference
 from apps.core.errors import Invalid
+from apps.core.json import dumps
 from apps.datasets.wire import clean_name, decode, parse_time_field, storable_json
 
 MAX_REVIEWS = 100
 MAX_RESERVATION_MINUTES = 1440
 MAX_TEXT_LENGTH = 50_000
+MAX_METADATA_BYTES = 65_536
 MAX_IDS = 1000
 """Runs, items or experiments of one request."""
 _Mode = Literal["any", "assigned"]
@@ -158,7 +160,7 @@ def queue_fields(wire: WireQueue) -> dict[str, Any]:
         or DEFAULT_RESERVATION_MINUTES,
         "reviewer_access_mode": wire.reviewer_access_mode or ReviewerAccessMode.ANY,
         "rubric_instructions": clean_text(wire.rubric_instructions, "rubric_instructions"),
-        "metadata": storable_json(wire.metadata),
+        "metadata": clean_metadata(wire.metadata),
     }
     if wire.id is not None:
         fields["id"] = wire.id
@@ -190,8 +192,8 @@ def queue_changes(wire: WireQueueChanges) -> dict[str, Any]:
     for name in ("enable_reservations", "reviewer_access_mode"):
         if getattr(wire, name) is not None:
             changes[name] = getattr(wire, name)
-    if wire.metadata is not UNSET:
-        changes["metadata"] = storable_json(wire.metadata)
+    if not isinstance(wire.metadata, UnsetType):
+        changes["metadata"] = clean_metadata(wire.metadata)
     return changes
 
 
@@ -199,6 +201,13 @@ def clean_text(text: str | None, field: str) -> str | None:
     if text is not None and len(text) > MAX_TEXT_LENGTH:
         raise Invalid(f"`{field}` must have at most {MAX_TEXT_LENGTH} characters.")
     return text and text.replace("\x00", "\ufffd")
+
+
+def clean_metadata(metadata: dict[str, Any] | None) -> Any:
+    stored = storable_json(metadata)
+    if len(dumps(stored)) > MAX_METADATA_BYTES:
+        raise Invalid(f"`metadata` may have at most {MAX_METADATA_BYTES:,} bytes.")
+    return stored
 
 
 def check_number(value: int | None, maximum: int, field: str) -> int | None:

@@ -39,10 +39,15 @@ class CodeRuleForm(RuleForm):
         " there, a network is not; a run has 20 seconds and 512 MB.",
     )
 
-    def __init__(self, data: Any = None, *, rule: EvaluatorRule | None = None) -> None:
-        super().__init__(data, initial={"code": TEMPLATE} if rule is None else _initial(rule))
-        self.rule = rule
-        self.may_change_judge = rule is None or rule.evaluator.is_part_of_rule
+    def __init__(
+        self, workspace_id: UUID, data: Any = None, *, rule: EvaluatorRule | None = None
+    ) -> None:
+        evaluator = None if rule is None else rule.evaluator
+        initial = {"code": TEMPLATE}
+        if rule is not None and evaluator is not None:
+            initial = RuleForm.values_of(rule) | {"code": evaluator.code}
+        super().__init__(workspace_id, data, rule=rule, initial=initial)
+        self.may_change_judge = evaluator is None or evaluator.is_part_of_rule
         if not self.may_change_judge:
             self.fields["code"].disabled = True
 
@@ -75,7 +80,3 @@ class CodeRuleForm(RuleForm):
         if self.may_change_judge:
             changes.code_evaluators = [self.function()]
         return changes
-
-
-def _initial(rule: EvaluatorRule) -> dict[str, Any]:
-    return RuleForm.values_of(rule) | {"code": rule.evaluator.code}

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from django import forms
 
+from apps.annotation.models import AnnotationQueue
 from apps.core.json import dumps_text, loads
 from apps.evaluators.judge_templates import CATEGORY, KINDS, NUMBER, YES_OR_NO, JudgeTemplate
 from apps.evaluators.models import Evaluator, EvaluatorRule
@@ -31,13 +32,16 @@ from apps.tracing.forms import RunFilterField
 
 MAX_TEXT_LENGTH = 100_000
 MAX_PROMPTS = 500
+MAX_QUEUES = 500
 _MESSAGES = ("system", "human")
 
 
 class RuleForm(forms.Form):
-    """What rules with judges and with functions have in common."""
+    """What all rules have in common."""
 
     is_code = False
+    is_queue = False
+    """Whether the rule has no evaluator."""
 
     name = forms.CharField(max_length=200, label="Name")
     sampling = forms.FloatField(
@@ -59,6 +63,26 @@ class RuleForm(forms.Form):
         initial=DEFAULT_CALLS_PER_DAY,
         label="Calls a day",
     )
+    queue = forms.ChoiceField(
+        required=False,
+        label="Add to queue",
+        help_text="Matching runs also wait in this annotation queue for people to review.",
+    )
+
+    def __init__(
+        self, workspace_id: UUID, data: Any = None, *, rule: EvaluatorRule | None, **options: Any
+    ) -> None:
+        super().__init__(data, **options)
+        self.rule = rule
+        queues = AnnotationQueue.objects.for_workspace(workspace_id).order_by("-updated_at", "pk")
+        names = list(queues.values_list("pk", "name")[:MAX_QUEUES])
+        if rule is not None and rule.annotation_queue is not None:
+            names.append((rule.annotation_queue.pk, rule.annotation_queue.name))
+        choices = {str(pk): name for pk, name in names}
+        self._set_choices("queue", [("", "No queue"), *choices.items()])
+
+    def _set_choices(self, name: str, choices: list[tuple[str, str]]) -> None:
+        self.fields[name].choices = choices  # type: ignore[attr-defined]
 
     def limits(self) -> dict[str, Any]:
         """The rule's own fields of a valid form."""
@@ -66,7 +90,9 @@ class RuleForm(forms.Form):
         return {
             "sampling_rate": values["sampling"] / 100,
             "filter": values["filter"],
-            "max_calls_per_day": values["max_calls_per_day"],
+            # A rule without an evaluator makes no calls.
+            "max_calls_per_day": values.get("max_calls_per_day") or DEFAULT_CALLS_PER_DAY,
+            "add_to_annotation_queue_id": UUID(values["queue"]) if values["queue"] else None,
         }
 
     @staticmethod
@@ -77,6 +103,7 @@ class RuleForm(forms.Form):
             "sampling": rule.sampling_rate * 100,
             "filter": rule.filter,
             "max_calls_per_day": rule.max_calls_per_day,
+            "queue": str(rule.annotation_queue_id or ""),
         }
 
 
@@ -163,9 +190,9 @@ class EvaluatorRuleForm(RuleForm):
         template: JudgeTemplate | None = None,
     ) -> None:
         initial = _initial(rule) if rule is not None else _initial_of_template(template)
-        super().__init__(data, initial=initial)
-        self.rule = rule
-        self.may_change_judge = rule is None or _is_shown(rule.evaluator)
+        super().__init__(workspace_id, data, rule=rule, initial=initial)
+        evaluator = None if rule is None else rule.evaluator
+        self.may_change_judge = evaluator is None or _is_shown(evaluator)
         prompts = Repository.objects.for_workspace(workspace_id).filter(
             type=RepositoryType.PROMPT, is_archived=False
         )
@@ -190,9 +217,6 @@ class EvaluatorRuleForm(RuleForm):
         if not self.may_change_judge:
             for name in JUDGE_FIELDS:
                 self.fields[name].disabled = True
-
-    def _set_choices(self, name: str, choices: list[tuple[str, str]]) -> None:
-        self.fields[name].choices = choices  # type: ignore[attr-defined]
 
     def clean_mapping(self) -> dict[str, str]:
         mapping = {}
@@ -345,6 +369,7 @@ def _initial_of_template(template: JudgeTemplate | None) -> dict[str, Any]:
 
 def _initial(rule: EvaluatorRule) -> dict[str, Any]:
     evaluator = rule.evaluator
+    assert evaluator is not None  # noqa: S101  (a rule without one has another form)
     setting = evaluator.setting or {}
     model = evaluator.model or setting.get("model") or {}
     texts: dict[str, str] = {}

@@ -6,6 +6,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
+from apps.annotation.models import AnnotationQueue
 from apps.core.tenancy import TenantManager, WorkspaceOwned
 from apps.datasets.models import Dataset
 from apps.evaluators.querysets import (
@@ -84,10 +85,22 @@ class Evaluator(WorkspaceOwned):
 
 
 class EvaluatorRule(WorkspaceOwned):
-    """Applies an evaluator to the experiments on a dataset, or to the traces of a project."""
+    """Applies its actions to the experiments on a dataset, or to the traces of a project.
+
+    It scores runs by its evaluator, puts them in its annotation queue, or both.
+    """
 
     name = models.CharField(max_length=200)
-    evaluator = models.ForeignKey(Evaluator, models.CASCADE, related_name="rules", db_index=False)
+    evaluator = models.ForeignKey(
+        Evaluator, models.CASCADE, null=True, related_name="rules", db_index=False
+    )
+    """Null for a rule that only puts runs in a queue."""
+    annotation_queue = models.ForeignKey(
+        AnnotationQueue, models.SET_NULL, null=True, related_name="+", db_index=False
+    )
+    """Null for no queue, and after it was deleted."""
+    extends_queue_retention = models.BooleanField(default=False, db_default=False)
+    """Whether traces of runs in the queue are kept as long as those with feedback."""
     dataset = models.ForeignKey(
         Dataset, models.CASCADE, null=True, related_name="+", db_index=False
     )
@@ -126,10 +139,20 @@ class EvaluatorRule(WorkspaceOwned):
             models.Index(fields=["evaluator"], name="evaluator_rule_of_evaluator"),
             models.Index(fields=["dataset"], name="evaluator_rule_of_dataset"),
             models.Index(fields=["project"], name="evaluator_rule_of_project"),
+            models.Index(
+                fields=["annotation_queue"],
+                condition=Q(annotation_queue__isnull=False),
+                name="evaluator_rule_of_queue",
+            ),
         ]
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def is_code(self) -> bool:
+        """Whether its evaluator is a function."""
+        return self.evaluator is not None and self.evaluator.is_code
 
 
 class EvaluationStatus(models.TextChoices):
@@ -143,7 +166,7 @@ class EvaluationStatus(models.TextChoices):
 
 
 class Evaluation(WorkspaceOwned):
-    """The evaluation of one run by one rule, which happens once unless someone asks for it again.
+    """The application of one rule to one run, which happens once unless someone asks for it again.
 
     Every write of a worker is conditional on `attempt`: the result of a worker that lost its lease
     is discarded. The row is removed with its run.
@@ -164,6 +187,8 @@ class Evaluation(WorkspaceOwned):
     )
     is_code = models.BooleanField(default=False)
     """Whether the evaluator is a function: those have workers of their own."""
+    queued_at = models.DateTimeField(null=True)
+    """When the run was put in the rule's queue: once, also if someone removes it from there."""
     run_id = models.UUIDField()
     project_id = models.UUIDField()
     example_id = models.UUIDField(null=True)

@@ -16,7 +16,7 @@ from apps.evaluators.models import (
     EvaluatorRule,
 )
 from apps.evaluators.scoring import Score
-from apps.evaluators.services import spend
+from apps.evaluators.services import queueing, spend
 from apps.evaluators.services.spend import Spent
 from apps.playground.setting import convert
 
@@ -46,7 +46,7 @@ class RuleRow:
     spent: Spent
     """Of the current week."""
     problem: str
-    """Why its judge cannot run; empty if it can."""
+    """Why it cannot be applied; empty if it can."""
 
     @property
     def status(self) -> str:
@@ -77,9 +77,15 @@ def load_rows(rules: Sequence[EvaluatorRule]) -> list[RuleRow]:
     for row in evaluations.order_by().values("rule_id", "status").annotate(count=Count("pk")):
         counts[row["rule_id"]][row["status"]] = row["count"]
     return [
-        RuleRow(rule, counts[rule.pk], spent[rule.pk], describe_problem(rule.evaluator))
-        for rule in rules
+        RuleRow(rule, counts[rule.pk], spent[rule.pk], _describe_problem(rule)) for rule in rules
     ]
+
+
+def _describe_problem(rule: EvaluatorRule) -> str:
+    if rule.evaluator is not None:
+        problem = describe_problem(rule.evaluator)
+        return f"The judge cannot run: {problem}" if problem else ""
+    return "" if rule.annotation_queue_id is not None else queueing.QUEUE_DELETED
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,10 @@ class EvaluatorRuleQuerySet(models.QuerySet["EvaluatorRule"]):
             Q(dataset=None) | Q(dataset__deleted_at=None),
         )
 
+    def with_actions(self) -> EvaluatorRuleQuerySet:
+        """Rules that do something: one that only had a queue does nothing once that is deleted."""
+        return self.filter(Q(evaluator__isnull=False) | Q(annotation_queue__isnull=False))
+
     def newest_first(self) -> EvaluatorRuleQuerySet:
         return self.order_by("-created_at", "-pk")
 

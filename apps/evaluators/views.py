@@ -29,6 +29,7 @@ from apps.evaluators.code_form import CodeRuleForm
 from apps.evaluators.forms import EvaluatorRuleForm
 from apps.evaluators.judge_templates import TEMPLATES
 from apps.evaluators.models import CodeTrial, Evaluation, EvaluationStatus, EvaluatorRule
+from apps.evaluators.queue_form import QueueRuleForm
 from apps.evaluators.services import backfills, code_trials, reruns, rules, trials
 from apps.evaluators.services.rules import CREATE_PERMISSIONS
 from apps.evaluators.services.trials import PreparedTrial
@@ -39,8 +40,9 @@ from apps.tracing.services import get_project
 from apps.web_ui.pages import PageRequest, form_page, read_offset, save_form, workspace_page
 
 PAGE_SIZE = 50
-CODE = "code"
-"""The tab of functions, next to those of the judges' templates."""
+CODE, QUEUE = "code", "queue"
+"""The tabs of functions and of rules without an evaluator, next to the judges' templates."""
+AnyRuleForm = CodeRuleForm | EvaluatorRuleForm | QueueRuleForm
 Scope = tuple[Dataset | None, Project | None]
 
 
@@ -83,13 +85,14 @@ def evaluator_new(request: PageRequest) -> HttpResponse:
     """Show the form for the dataset or project of the query, and create a rule."""
     dataset, project = _read_scope(request)
     chosen = request.GET.get("template", "")
-    form: CodeRuleForm | EvaluatorRuleForm
+    workspace_id, data = request.caller.workspace_id, request.POST or None
+    form: AnyRuleForm
     if chosen == CODE:
-        form = CodeRuleForm(request.POST or None)
+        form = CodeRuleForm(workspace_id, data)
+    elif chosen == QUEUE:
+        form = QueueRuleForm(workspace_id, data)
     else:
-        form = EvaluatorRuleForm(
-            request.caller.workspace_id, request.POST or None, template=TEMPLATES.get(chosen)
-        )
+        form = EvaluatorRuleForm(workspace_id, data, template=TEMPLATES.get(chosen))
     saved: list[EvaluatorRule] = []
 
     def save() -> None:
@@ -118,11 +121,12 @@ def evaluator_edit(request: PageRequest, evaluator_rule_id: UUID) -> HttpRespons
     rule = _find(request, evaluator_rule_id)
     _require_rights(request)
     name = rule.name
-    form: CodeRuleForm | EvaluatorRuleForm
-    if rule.evaluator.is_code:
-        form = CodeRuleForm(request.POST or None, rule=rule)
-    else:
-        form = EvaluatorRuleForm(rule.workspace_id, request.POST or None, rule=rule)
+    kind: type[AnyRuleForm] = EvaluatorRuleForm
+    if rule.evaluator is None:
+        kind = QueueRuleForm
+    elif rule.is_code:
+        kind = CodeRuleForm
+    form = kind(rule.workspace_id, request.POST or None, rule=rule)
     scope = (rule.dataset, rule.project)
 
     def save() -> None:
@@ -199,7 +203,7 @@ def evaluator_try(request: PageRequest) -> HttpResponseBase:
     scope = _read_scope(request)
     form: CodeRuleForm | EvaluatorRuleForm
     if "code" in request.POST:
-        form = CodeRuleForm(request.POST)
+        form = CodeRuleForm(request.caller.workspace_id, request.POST)
     else:
         request.caller.require(Permission.PROMPTS_WRITE)
         form = EvaluatorRuleForm(request.caller.workspace_id, request.POST)
@@ -307,12 +311,12 @@ def evaluator_change(request: PageRequest, evaluator_rule_id: UUID) -> HttpRespo
         rules.update_rule(caller=request.caller, rule=rule, changes=changes)
     elif action == "trigger":
         rules.trigger_rules(rules=[rule])
-        messages.success(request, "The runs that waited are scored now.")
+        messages.success(request, "The rule is applied now to the runs that waited.")
     elif action == "backfill":
         _start_backfill(request, rule)
     elif action == "cancel-backfill":
         backfills.cancel(rule=rule)
-        messages.success(request, "Earlier runs are no longer scored.")
+        messages.success(request, "The rule is no longer applied to earlier runs.")
     elif action == "retry":
         count = reruns.retry_failed(rule=rule)
         messages.success(request, f"{count:,} evaluation{'s' * (count != 1)} will be repeated.")
@@ -320,17 +324,17 @@ def evaluator_change(request: PageRequest, evaluator_rule_id: UUID) -> HttpRespo
 
 
 def _start_backfill(request: PageRequest, rule: EvaluatorRule) -> None:
-    """Score the runs since the day of the form, which begins in the user's time zone."""
+    """Apply the rule to runs since the day of the form, which begins in the user's time zone."""
     try:
         day = date.fromisoformat(request.POST.get("from", ""))
         first = timezone.make_aware(datetime.combine(day, time.min))
         backfills.start(caller=request.caller, rule=rule, started_from=first)
     except ValueError:
-        messages.error(request, "Enter the first day of the runs to score.")
+        messages.error(request, "Enter the first day of the earlier runs.")
     except AppError as error:
         messages.error(request, error.detail)
     else:
-        messages.success(request, "Earlier runs are scored from now on, the newest first.")
+        messages.success(request, "The rule is applied to earlier runs, the newest first.")
 
 
 @never_cache

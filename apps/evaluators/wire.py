@@ -33,9 +33,9 @@ _UNSUPPORTED_RULE = frozenset(
     {
         *("group_by", "thread_filter", "transient", "create_alignment_queue"),
         "tracer_session_issue_id",
-        *("webhooks", "alerts", "add_to_annotation_queue_id", "add_to_dataset_id"),
+        *("webhooks", "alerts", "add_to_dataset_id"),
         *("add_to_dataset_prefer_correction", "extend_only", "use_corrections_dataset"),
-        *("extend_annotation_queue_trace_retention", "extend_dataset_trace_retention"),
+        "extend_dataset_trace_retention",
         *("extend_evaluator_trace_retention", "extend_webhook_trace_retention"),
         *("corrections_dataset_id", "num_few_shot_examples", "include_extended_stats"),
         *("is_tracing_disabled", "alignment_annotation_queue_id"),
@@ -116,6 +116,8 @@ class RuleBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     spend_limit: SpendLimitBody | None = None
     max_calls_per_day: int | None = None
     backfill_from: datetime | None = None
+    add_to_annotation_queue_id: UUID | None = None
+    extend_annotation_queue_trace_retention: bool | None = None
 
 
 class RuleTrialBody(RuleBody, forbid_unknown_fields=True, omit_defaults=True):
@@ -151,6 +153,8 @@ class RuleChanges(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     spend_limit: SpendLimitBody | msgspec.UnsetType | None = msgspec.UNSET
     max_calls_per_day: int | msgspec.UnsetType | None = msgspec.UNSET
     backfill_from: datetime | msgspec.UnsetType | None = msgspec.UNSET
+    add_to_annotation_queue_id: UUID | msgspec.UnsetType | None = msgspec.UNSET
+    extend_annotation_queue_trace_retention: bool | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class EvaluateExperimentBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -267,7 +271,12 @@ def _limit_json(rule: EvaluatorRule) -> dict[str, Any] | None:
 
 def rule_json(rule: EvaluatorRule) -> dict[str, Any]:
     """The rule with its evaluator, project and dataset; its spend is added by the caller."""
-    evaluator = rule.evaluator
+    evaluator, queue = rule.evaluator, rule.annotation_queue
+    judges = functions = None
+    if evaluator is not None and evaluator.is_code:
+        functions = [_code_json(evaluator)]
+    elif evaluator is not None:
+        judges = [{"structured": _structured_json(evaluator)}]
     return {
         **_scope_json(rule),
         "tenant_id": rule.workspace_id,
@@ -279,13 +288,14 @@ def rule_json(rule: EvaluatorRule) -> dict[str, Any]:
         "tree_filter": rule.tree_filter or None,
         "group_by": None,
         "evaluator_id": rule.evaluator_id,
-        "evaluator_name": evaluator.name,
-        "evaluator_type": evaluator.type,
+        "evaluator_name": None if evaluator is None else evaluator.name,
+        "evaluator_type": None if evaluator is None else evaluator.type,
         "evaluator_version": 1,
-        "evaluators": (
-            None if evaluator.is_code else [{"structured": _structured_json(evaluator)}]
-        ),
-        "code_evaluators": [_code_json(evaluator)] if evaluator.is_code else None,
+        "evaluators": judges,
+        "code_evaluators": functions,
+        "add_to_annotation_queue_id": rule.annotation_queue_id,
+        "add_to_annotation_queue_name": None if queue is None else queue.name,
+        "extend_annotation_queue_trace_retention": rule.extends_queue_retention,
         "effective_spend_limit": _limit_json(rule),
         "max_calls_per_day": rule.max_calls_per_day,
         "created_at": rule.created_at,
@@ -323,6 +333,7 @@ def log_json(evaluation: Evaluation) -> dict[str, Any]:
         "attempts": evaluation.attempt - evaluation.earlier_attempts,
         "evaluator_run_id": evaluation.judge_run_id,
         "feedback": evaluation.scores,
+        "added_to_annotation_queue_at": evaluation.queued_at,
         "error": evaluation.error or None,
         "cost": evaluation.cost,
         "created_at": evaluation.created_at,
@@ -395,8 +406,15 @@ def rule_v2_json(fields: dict[str, Any]) -> dict[str, Any]:
 _OUTCOMES = {"succeeded": "success", "failed": "error", "skipped": "skipped"}
 
 
-def applied_json(evaluation: Evaluation, run: RunRow | None) -> dict[str, Any]:
+def applied_json(rule: EvaluatorRule, evaluation: Evaluation, run: RunRow | None) -> dict[str, Any]:
     """What the rule did with a run; without the run's name if it was removed meanwhile."""
+    outcome, error = _OUTCOMES[evaluation.status], evaluation.error or None
+    scored = {"outcome": outcome, "payload": {"feedback": evaluation.scores, "error": error}}
+    queued = None
+    if evaluation.queued_at is not None:
+        queued = {"outcome": "success", "payload": {"error": None}}
+    elif rule.annotation_queue_id is not None and evaluation.status != "succeeded":
+        queued = {"outcome": outcome, "payload": {"error": error}}
     return {
         "rule_id": evaluation.rule_id,
         "run_id": evaluation.run_id,
@@ -407,13 +425,9 @@ def applied_json(evaluation: Evaluation, run: RunRow | None) -> dict[str, Any]:
         "run_session_id": evaluation.project_id,
         "thread_id": None if run is None else run.thread_key,
         "application_time": evaluation.ended_at,
-        "evaluators": {
-            "outcome": _OUTCOMES[evaluation.status],
-            "payload": {"feedback": evaluation.scores, "error": evaluation.error or None},
-        },
-        **dict.fromkeys(
-            ("add_to_annotation_queue", "add_to_dataset", "alerts", "webhooks", "extend_only")
-        ),
+        "evaluators": None if rule.evaluator_id is None else scored,
+        "add_to_annotation_queue": queued,
+        **dict.fromkeys(("add_to_dataset", "alerts", "webhooks", "extend_only")),
     }
 
 

@@ -7,6 +7,8 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from a2a.client.card_resolver import parse_agent_card
+from a2a.compat.v0_3.types import AgentCard as LegacyCard
 
 from apps.agent_server.models import A2ATask, AgentRun, Thread
 from apps.agent_server.services.assistants import system_assistant_id
@@ -114,7 +116,8 @@ def test_disabled_a2a_is_not_found_and_not_documented(post, send, client, agent)
 
 
 def test_the_card_describes_the_assistant(send, agent, settings):
-    response = send("get", f"/.well-known/agent-card.json?assistant_id={AGENT}")
+    path = f"/.well-known/agent-card.json?assistant_id={AGENT}"
+    response = send("get", path, **{"A2A-Version": "1.0"})
 
     card = response.json()
     assert card["name"] == "agent"
@@ -168,6 +171,25 @@ def test_a_client_of_0_3_gets_its_card(send):
     assert (card["protocolVersion"], card["preferredTransport"]) == ("0.3.0", "JSONRPC")
     assert card["url"].endswith(PATH)
     assert card["security"] == [{"apiKey": []}]
+
+
+def test_a_client_of_either_version_reads_the_card_for_no_version(send):
+    path = f"{PATH}/.well-known/agent-card.json"
+    card = send("get", path).json()
+    url = send("get", path, **{"A2A-Version": "0.3"}).json()["url"]
+
+    legacy = LegacyCard.model_validate(card)
+    current = parse_agent_card(card)
+
+    assert (legacy.url, legacy.protocol_version) == (url, "0.3.0")
+    assert legacy.security == [{"apiKey": []}]
+    assert legacy.security_schemes["apiKey"].root.name == "X-Api-Key"
+    assert [(one.url, one.protocol_version) for one in current.supported_interfaces] == [
+        (url, "1.0"),
+        (url, "1.0"),
+    ]
+    assert current.security_requirements[0].schemes.keys() == {"apiKey"}
+    assert current.security_schemes["apiKey"].api_key_security_scheme.name == "X-Api-Key"
 
 
 # Requests

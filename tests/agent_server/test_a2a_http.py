@@ -150,3 +150,17 @@ async def test_a_send_waits_for_the_end_and_a_subscription_follows(call, worker)
     assert task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
     last = answer.events[-1][1]["statusUpdate"]
     assert last["status"]["state"] == "TASK_STATE_CANCELED"
+
+
+async def test_an_error_in_a_stream_is_an_event_of_its_own(call, worker):
+    async with call.open("POST", f"{PATH}/message:send", send_params()) as client:
+        await worker.end(await worker.claim_run(), values={}, **PAUSED)
+        task = (await client.wait_for_end()).json()["task"]
+    async with call.open("GET", f"{PATH}/tasks/{task['id']}:subscribe") as client:
+        await client.wait_until(lambda answer: answer.events)
+        await call("DELETE", f"/threads/{task['contextId']}")
+        answer = await client.wait_for_end()
+
+    name, data, _ = answer.events[-1]
+    assert (name, data["error"]["status"]) == ("error", "NOT_FOUND")
+    assert data["error"]["details"][0]["reason"] == "TASK_NOT_FOUND"

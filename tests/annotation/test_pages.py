@@ -5,9 +5,12 @@ from __future__ import annotations
 from uuid import uuid4
 
 import pytest
+from django.utils import timezone
 
 from apps.annotation.models import AnnotationQueue, ItemReview, QueueItem
 from apps.annotation.rubric import RubricItem
+from apps.annotation.services.queues import update_queue
+from apps.annotation.services.reviewers import assign_reviewers
 from apps.annotation.services.reviews import COMPLETED, VIEWED, set_status
 from apps.feedback.models import Feedback, FeedbackConfig
 from apps.organizations.models import User
@@ -142,16 +145,75 @@ def test_review_page_shows_the_first_item_and_reserves_nothing(client, base, sco
     assert client.get(f"{base}/{scored_queue.pk}", {"item": "x"}).status_code == 404
 
 
-def test_reservation_says_until_when_or_that_another_has_it(client, item_url, first):
+def test_reservation_says_until_when_or_loads_the_page_of_another_again(client, item_url, first):
     mine = client.post(f"{item_url}/reserve").content.decode()
     assert "Reserved for you until" in mine
 
     reviews = ItemReview.objects.for_workspace(first.workspace_id)
     reviews.delete()
     set_status(item=first, reviewer_id=uuid4(), status=VIEWED)
-    theirs = client.post(f"{item_url}/reserve").content.decode()
+    theirs = client.post(f"{item_url}/reserve")
 
-    assert "Another reviewer has this item." in theirs
+    assert (theirs.status_code, theirs.headers["HX-Refresh"]) == (204, "true")
+    assert reviews.count() == 1
+
+
+def test_item_that_another_reviews_is_read_only_and_hides_its_scores(
+    client, base, scored_queue, item_url, workspace
+):
+    first = scored_queue.items.first()
+    other = create_workspace_user(workspace, "annotator")
+    signed_in(other).post(f"{item_url}/score", {"key": "tone", "score": "0.0"})
+    url = f"{base}/{scored_queue.pk}?item={first.pk}"
+
+    page = client.get(url).content.decode()
+    refused = client.post(
+        f"{item_url}/score", {"key": "tone", "score": "1"}, headers={"HX-Request": "true"}
+    )
+
+    assert f"{other.display_name} is reviewing this. Read only." in page
+    assert "Scores are hidden" in page
+    assert "/reserve" not in page
+    assert "/done" not in page
+    assert 'name="score"' not in page
+    assert refused.status_code == 422
+    assert "Another reviewer has reserved this item." in refused.content.decode()
+    assert Feedback.objects.for_workspace(workspace).get().user_id == other.pk
+    ItemReview.objects.for_workspace(workspace).update(reserved_until=timezone.now())
+    assert 'name="score"' in client.get(url).content.decode()
+
+
+def test_score_reserves_the_item_and_is_refused_after_the_reviews_of_others(
+    client, item_url, first, workspace, reviewer
+):
+    client.post(f"{item_url}/score", {"key": "tone", "score": "1"})
+    review = ItemReview.objects.for_workspace(workspace).get()
+    assert review.reviewer_id == reviewer.pk
+    assert review.is_reserved(timezone.now())
+    review.delete()
+    set_status(item=first, reviewer_id=uuid4(), status=COMPLETED)
+
+    refused = client.post(
+        f"{item_url}/score", {"key": "tone", "score": "0"}, headers={"HX-Request": "true"}
+    )
+
+    assert refused.status_code == 422
+    assert "This item has all its reviews" in refused.content.decode()
+    assert Feedback.objects.for_workspace(workspace).get().score == 1.0
+
+
+def test_score_of_a_user_who_is_not_assigned_is_refused(client, item_url, first, workspace):
+    assign_reviewers(
+        queue=first.queue, identity_ids=[create_workspace_user(workspace, "annotator").pk]
+    )
+    update_queue(queue=first.queue, changes={"reviewer_access_mode": "assigned"})
+
+    refused = client.post(
+        f"{item_url}/score", {"key": "tone", "score": "0"}, headers={"HX-Request": "true"}
+    )
+
+    assert "Only the assigned reviewers" in refused.content.decode()
+    assert not Feedback.objects.for_workspace(workspace).exists()
 
 
 def test_second_score_replaces_the_first(client, item_url, first, reviewer):

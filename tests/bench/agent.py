@@ -35,7 +35,7 @@ from tests.installation import COMMAND_LINE_PARTS, Installation, free_port, open
 
 NAME = "bench-agent"
 VARIABLE = re.compile(r"\$([A-Z_]+)")
-SERVER = ("web", "worker", "builder", "beat")
+SERVER = ("web", "worker", "builder", "beat", "playground")
 
 
 def main() -> int:
@@ -186,13 +186,10 @@ def commit_repository(folder: Path, target: Path) -> Path:
 
 
 def find_root_processes() -> dict[str, int]:
-    """Return the pid of the topmost process of each role of the running platform."""
+    """Return the pid of the topmost process of each role that the running platform has."""
     running = Installation(env().instance.data_dir, env().port)
-    return {
-        role: running.require_process(role).pid
-        for role in COMMAND_LINE_PARTS
-        if role != "supervisor"
-    }
+    found = {role: running.find(role) for role in COMMAND_LINE_PARTS if role != "supervisor"}
+    return {role: process.pid for role, process in found.items() if process is not None}
 
 
 def merge_server_processes(report: dict[str, Any]) -> dict[str, Any]:

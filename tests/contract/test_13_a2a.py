@@ -96,6 +96,17 @@ async def test_card_names_the_assistant(connect):
     assert card.capabilities.streaming
 
 
+async def test_a_card_is_found_without_naming_a_version(live, agent_url):
+    async with httpx.AsyncClient(headers=live.headers, timeout=60) as http:
+        resolver = A2ACardResolver(http, f"{agent_url}/a2a/chat")
+        client = ClientFactory(ClientConfig(httpx_client=http)).create(
+            await resolver.get_agent_card()
+        )
+        events = await send(client, to_request(text("hello")))
+
+    assert events[-1].status_update.status.state == TaskState.TASK_STATE_COMPLETED
+
+
 async def test_message_is_answered_by_a_task(connect):
     async with connect("chat") as client:
         task = await send_for_task(client, to_request(text("hello")))

@@ -439,13 +439,13 @@ def test_earlier_runs_are_scored_from_the_page(page, base, api, project):
     day = (timezone.now() - timedelta(days=1)).date().isoformat()
     page.post(f"{url}/change", {"action": "backfill", "from": day})
     content = read(page.get(url))
-    assert "Earlier runs are scored from now on" in content
+    assert "The rule is applied to earlier runs" in content
     assert 'value="cancel-backfill"' in content
     backfills.advance()
     assert Evaluation.unscoped.get().run_id == run_id
     assert "100" in read(page.get(url))
     page.post(f"{url}/change", {"action": "cancel-backfill"})
-    assert "no longer scored" in read(page.get(url))
+    assert "no longer applied to earlier runs" in read(page.get(url))
     assert not Evaluation.unscoped.exists()
     for day in ("", "2999-01-01", "0001-01-01", "x\0"):
         page.post(f"{url}/change", {"action": "backfill", "from": day})

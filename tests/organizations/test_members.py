@@ -8,7 +8,7 @@ from django.db import IntegrityError, connection, transaction
 from apps.api_keys.services import caller_for_key, issue_personal_key
 from apps.audit.models import Entry
 from apps.core import errors
-from apps.organizations.errors import LastOwner, PermissionEscalation, RoleInUse
+from apps.organizations.errors import AlreadyMember, LastOwner, PermissionEscalation, RoleInUse
 from apps.organizations.models import Membership, User, WorkspaceMembership
 from apps.organizations.permissions import Level, OrganizationPermission, Permission
 from apps.organizations.roles import SYSTEM_ROLES, system_role
@@ -142,6 +142,14 @@ class TestMemberChanges:
         assert caller_for(user=member, workspace_id=workspace.pk) is not None
         with pytest.raises(errors.Unauthenticated):
             caller_for_key(secret=secret)
+
+    def test_a_member_is_added_to_a_workspace_once(self, workspace, member):
+        viewer = system_role(Level.WORKSPACE, "viewer")
+
+        with pytest.raises(AlreadyMember):
+            members.add_to_workspace(workspace=workspace, user=member, role=viewer)
+
+        assert WorkspaceMembership.objects.filter(workspace=workspace, user=member).count() == 1
 
     def test_outsider_cannot_be_added_to_a_workspace(self, workspace, outsider):
         with pytest.raises(errors.NotFound):

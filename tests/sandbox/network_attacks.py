@@ -21,7 +21,9 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 from apps.deployments.sandbox import (
     Capability,
@@ -31,6 +33,7 @@ from apps.deployments.sandbox import (
     Network,
     Policy,
     SandboxUnavailable,
+    capability,
     launcher,
     prepare_dir,
     probe,
@@ -126,7 +129,7 @@ print(json.dumps(results))
 
 
 def list_attempts(secret: Path) -> list[list[object]]:
-    """Return the attempts of the malicious agent."""
+    """Return the attempts of the malicious agent or build step."""
     attempts: list[list[object]] = [["tcp", address, PORT] for address in ADDRESSES]
     attempts += [["udp", address, DATAGRAM_PORT] for address in ("127.0.0.1", "10.0.0.1", "::1")]
     attempts += [["abstract", ABSTRACT], ["tcp", "127.0.0.1", OTHER_AGENT_PORT]]
@@ -226,14 +229,23 @@ def answer_names(resolver: socket.socket) -> None:
         resolver.sendto(header + question[12 : position + 5] + records, client)
 
 
-def attack(network: Network, isolation: Capability, folder: Path) -> dict[str, str]:
-    """Run the malicious agent and return what each attempt got."""
-    secret = folder / "secret"
-    source = prepare_dir(folder / "agent", uid=AGENT_UID)
-    policy = Policy(
-        cwd=source, read_only=(source,), uid=AGENT_UID, network=network, egress=Egress()
+def make_policy(folder: Path, *, is_build: bool) -> Policy:
+    """Return the policy of an agent, or of a build step, which writes its own folder."""
+    source = prepare_dir(folder / "source", uid=AGENT_UID)
+    return Policy(
+        cwd=source,
+        read_only=() if is_build else (source,),
+        writable=(source,) if is_build else (),
+        uid=AGENT_UID,
+        network=Network.PROXIED,
+        egress=Egress(),
     )
-    attempts = list_attempts(secret)
+
+
+def attack(isolation: Capability, folder: Path, *, is_build: bool) -> dict[str, str]:
+    """Run the malicious agent or build step and return what each attempt got."""
+    policy = make_policy(folder, is_build=is_build)
+    attempts = list_attempts(folder / "secret")
     command = [str(Path(sys.executable).resolve()), "-I", "-S", "-c"]
     listener = f"import socket, time; s = socket.create_server(('', {OTHER_AGENT_PORT}))"
     other = [*command, f"{listener}; print(flush=True); time.sleep(120)"]
@@ -255,16 +267,21 @@ def attack(network: Network, isolation: Capability, folder: Path) -> dict[str, s
     return results
 
 
-def refused_start(network: Network, isolation: Capability | None, folder: Path) -> dict[str, str]:
-    """Return the attempts with the reason why the agent does not start."""
-    policy = Policy(cwd=folder, uid=AGENT_UID, network=network, python=None)
+def refuse_start(isolation: Capability, folder: Path, *, is_build: bool) -> dict[str, str]:
+    """Return the attempts with the reason why none of them is made on such a machine."""
+    policy = replace(make_policy(folder, is_build=is_build), python=None)
     try:
-        if isolation is None:
-            spawn(policy, ["/bin/true"])
-        else:
+        if isolation.is_isolated:
             launcher.start(policy, ["/bin/true"], isolation=isolation)
+        else:
+            with mock.patch.object(capability, "probe", return_value=isolation):
+                spawn(policy, ["/bin/true"])
     except (InvalidPolicy, SandboxUnavailable) as error:
-        return {" ".join(map(str, attempt)): str(error) for attempt in list_attempts(folder)}
+        attempts = list_attempts(folder / "secret")
+        return {
+            f"{number} {' '.join(map(str, attempt))}": str(error)
+            for number, attempt in enumerate(attempts)
+        }
     return {"start": "reached"}
 
 
@@ -281,17 +298,24 @@ def main() -> None:
         os.setgroups([])
         os.setresgid(user, user, user)
         os.setresuid(user, user, user)
-    folder = Path(tempfile.mkdtemp(prefix="network-attacks-")).resolve()
-    (folder / "secret").write_text("secret of the platform")
-    (folder / "secret").chmod(0o600)
-    folder.chmod(0o711)
     user_name = "ordinary user" if user else "root"
     isolation = probe()
-    modes = {f"{user_name}, bubblewrap": attack(Network.PROXIED, isolation, folder)}
-    reached = dict(service.reached)
-    landlock = Capability(Mode.LANDLOCK, "")
-    if not user:
-        modes["root, Landlock"] = refused_start(Network.PROXIED, landlock, folder)
+    with tempfile.TemporaryDirectory(prefix="network-attacks-") as name:
+        folder = Path(name).resolve()
+        (folder / "secret").write_text("secret of the platform")
+        (folder / "secret").chmod(0o600)
+        folder.chmod(0o711)
+        modes = {}
+        for is_build, role in ((False, "agent"), (True, "build")):
+            modes[f"{user_name}, bubblewrap, {role}"] = attack(isolation, folder, is_build=is_build)
+            others = [Capability(Mode.NONE, "This machine offers nothing.")]
+            # Without namespaces, Landlock isolates the agents of a platform that runs as root.
+            others += [] if user else [Capability(Mode.LANDLOCK, "")]
+            for other in others:
+                modes[f"{user_name}, {other.mode.value}, {role}"] = refuse_start(
+                    other, folder, is_build=is_build
+                )
+        reached = dict(service.reached)
     print(json.dumps({"reachable": is_reachable, "reached": reached, "modes": modes}))  # noqa: T201
 
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import pytest
 
-from config.env import BASE_DIR
 from tests.sandbox.test_network_attacks import (
     ORDINARY_UID,
     is_usable_by_others,
     make_environment,
+    run_program,
 )
 
 AGENT_ATTEMPTS, BUILD_ATTEMPTS = 60, 57
@@ -24,22 +22,10 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the modes need root")
 
 
 def run_attacks(python: Path, *arguments: str) -> dict[str, dict[str, str]]:
-    completed = subprocess.run(
+    results: dict[str, dict[str, str]] = run_program(
         [str(python), "-m", "tests.sandbox.platform_attacks", *arguments],
-        cwd=BASE_DIR,
-        env={
-            "PATH": "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-            "PYTHONPATH": str(BASE_DIR),
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "PLATFORM_SECRET": "of the process that starts the sandbox",
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
+        PLATFORM_SECRET="of the process that starts the sandbox",
     )
-    assert completed.returncode == 0, completed.stderr
-    results: dict[str, dict[str, str]] = json.loads(completed.stdout.splitlines()[-1])
     return results
 
 

@@ -236,7 +236,12 @@ def tenant() -> OtherTenant:
 def list_known(tenant: OtherTenant) -> dict[str, Any]:
     """Return valid values of fields by name, where their type does not tell."""
     body = build_body(tenant)
-    return body | KNOWN | {"source_run_id": body["run_id"], "experiment_id": body["session_id"]}
+    others = {
+        "source_run_id": body["run_id"],
+        "experiment_id": body["session_id"],
+        "default_dataset": body["dataset_id"],
+    }
+    return body | KNOWN | others
 
 
 class RouteBodies:

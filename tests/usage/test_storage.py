@@ -12,6 +12,7 @@ import pytest
 from django.test import Client
 
 from apps.agent_server.models import CheckpointBlob, StoreItem, Thread
+from apps.agent_server.services import cancel_runs
 from apps.datasets.models import Dataset, ExampleRevision
 from apps.datasets.services.examples import delete_from_dataset
 from apps.deployments.models import Deployment
@@ -238,6 +239,23 @@ def test_threads_and_runs_beyond_the_limit_are_refused(workspace, call_agent, fi
     assert_full(call_agent("POST", "/runs/batch", [run]))
     assert Thread.objects.for_workspace(workspace).count() == 1
     assert call_agent("DELETE", f"/threads/{thread_id}").status_code == 204
+
+
+def test_open_runs_are_cancelled_a_tenth_above_the_limit(workspace, agent, fill):
+    pending = AgentRunFactory(thread__deployment=agent, status="pending")
+    running = AgentRunFactory(thread__deployment=agent, status="running")
+    others = AgentRunFactory(status="running")
+    fill(StorageKind.THREADS)
+    assert cancel_runs.cancel_beyond_storage() == 0
+
+    StoredBytes.objects.for_workspace(workspace).update(size=3 * 1_048_576)
+    assert cancel_runs.cancel_beyond_storage() == 2
+
+    for run in (pending, running, others):
+        run.refresh_from_db()
+    assert pending.status == "interrupted"
+    assert (running.status, running.cancel_action) == ("running", "interrupt")
+    assert others.cancel_action == ""
 
 
 def test_states_beyond_the_limit_are_refused(workspace, agent, call_agent, fill):

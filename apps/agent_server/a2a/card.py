@@ -62,6 +62,23 @@ def build_legacy_card(route: Route, assistant: Assistant) -> JSONObject:
     return card
 
 
+def build_combined_card(route: Route, assistant: Assistant) -> JSONObject:
+    """The card for a client that names no version: readers of 1.0 and of 0.3 find their fields.
+
+    Clients of 0.3 send no version when they fetch the card, and those of 1.0 ignore other fields.
+    """
+    return _merge(build_card(route, assistant), build_legacy_card(route, assistant))
+
+
+def _merge(card: JSONObject, legacy: JSONObject) -> JSONObject:
+    """The fields of both; an object has the members of both."""
+    merged = {**legacy, **card}
+    for name in card.keys() & legacy.keys():
+        if isinstance(card[name], dict):
+            merged[name] = _merge(card[name], legacy[name])
+    return merged
+
+
 def _describe(assistant: Assistant) -> JSONObject:
     """The fields that both versions have."""
     name = assistant.name or assistant.graph_id

@@ -162,7 +162,7 @@ def read_request(headers: Mapping[str, str], query: Mapping[str, Any], raw: byte
         text = "The body must have `jsonrpc` 2.0 and a string `method`."
         raise A2ARequestRejected(request_id, A2AError(INVALID_REQUEST, text))
     try:
-        method, is_legacy = _find_method(name, _requested_version(headers, query))
+        method, is_legacy = _find_method(name, requested_version(headers, query))
         params = body.get("params")
         if params is None:
             params = {}
@@ -175,7 +175,7 @@ def read_request(headers: Mapping[str, str], query: Mapping[str, Any], raw: byte
 
 def read_http_body(headers: Mapping[str, str], query: Mapping[str, Any], raw: bytes) -> JSONObject:
     """Return the fields of a request over HTTP+JSON, none without a body. Raises `A2AError`."""
-    version = _requested_version(headers, query)
+    version = requested_version(headers, query)
     if version not in {"", "1.0"}:
         text = f"A2A {version} is not supported over HTTP+JSON; use 1.0."
         raise A2AError(VERSION_NOT_SUPPORTED, text)
@@ -197,7 +197,7 @@ def _is_json(headers: Mapping[str, str]) -> bool:
     return media in {"application/json", "application/a2a+json"}
 
 
-def _requested_version(headers: Mapping[str, str], query: Mapping[str, Any]) -> str:
+def requested_version(headers: Mapping[str, str], query: Mapping[str, Any]) -> str:
     """The major and minor version that the request names; "" for none."""
     version = headers.get("a2a-version") or next(
         (values[-1] for name, values in query.items() if name.lower() == "a2a-version"), ""

@@ -104,10 +104,12 @@ def _resolve_id(route: Route, name_or_id: str) -> UUID:
 
 
 def _send_card(context: HttpRequestContext, assistant: Assistant) -> Response:
-    """Send the card of 1.0, or that of 0.3 to a client that asks for it."""
+    """Send the card of the version that the client names, or one that both versions read."""
     route = context.admission.route
-    is_legacy = context.headers.get("a2a-version", "").strip().startswith("0.3")
-    build = card.build_legacy_card if is_legacy else card.build_card
+    version = rpc.requested_version(context.headers, context.query)
+    build = {"": card.build_combined_card, "0.3": card.build_legacy_card}.get(
+        version, card.build_card
+    )
     body = dumps(build(route, assistant))
     etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
     headers = [
@@ -600,7 +602,10 @@ class _TaskStream:
         await self._write(sse.encode_event(b"message", request.encode_result(result)))
 
     async def send_error(self, error: A2AError) -> None:
-        await self._write(sse.encode_event(b"message", self._ref.request.encode_error(error)))
+        request = self._ref.request
+        # In HTTP+JSON, only the name of the event tells an error from a result.
+        name = sse.ERROR if request.is_http else b"message"
+        await self._write(sse.encode_event(name, request.encode_error(error)))
 
     async def relay(self, event: Event) -> None:
         """Send what follows from an event of the run: that it started, or a token."""

@@ -18,6 +18,8 @@ from apps.agent_server.run_state_sql import End
 from apps.agent_server.scope import Scope
 from apps.agent_server.services import dispatch
 from apps.agent_server.statuses import OPEN, RunStatus
+from apps.usage import storage
+from apps.usage.models import StorageKind
 
 Action = Literal["interrupt", "rollback"]
 StatusFilter = Literal["pending", "running", "all"]
@@ -32,6 +34,13 @@ WHERE r.workspace_id = %(workspace)s AND r.deployment_id = %(deployment)s
   AND t.metadata @> %(visible)s::jsonb AND r.status = ANY(%(statuses)s)
   AND (%(thread)s::uuid IS NULL OR t.thread_id = %(thread)s)
   AND (%(runs)s::uuid[] IS NULL OR r.id = ANY(%(runs)s))
+ORDER BY r.thread_id
+"""
+_BEYOND_STORAGE = """
+SELECT DISTINCT r.thread_id FROM usage_storedbytes s
+JOIN agent_server_agentrun r
+  ON r.workspace_id = s.workspace_id AND r.status IN ('pending', 'running')
+WHERE s.kind = %(kind)s AND s.size > %(size)s
 ORDER BY r.thread_id
 """
 _LOCK_THREADS = """
@@ -80,7 +89,23 @@ def cancel(
     workspace, deployment = scope.key
     agent = {"workspace": workspace, "deployment": deployment, "visible": scope.visible}
     rows = prepared_sql.fetch_rows(_MATCHING, {**agent, **filters, "thread": thread_id})
-    threads = [row[0] for row in rows]
+    return _stop_all([row[0] for row in rows], action, filters)
+
+
+def cancel_beyond_storage() -> int:
+    """Cancel the open runs of workspaces whose threads exceed their limit by a tenth.
+
+    No new run is created at the limit, but open ones could save checkpoints for ever. Returns how
+    many there were. Safe to repeat.
+    """
+    size = storage.limit_of(StorageKind.THREADS) * 11 // 10
+    parameters = {"kind": StorageKind.THREADS.value, "size": size}
+    rows = prepared_sql.fetch_rows(_BEYOND_STORAGE, parameters)
+    filters = {"runs": None, "statuses": ["pending", "running"]}
+    return _stop_all([row[0] for row in rows], "interrupt", filters)
+
+
+def _stop_all(threads: Sequence[UUID], action: Action, filters: dict[str, Any]) -> int:
     stopped = 0
     for first in range(0, len(threads), MAX_THREADS_PER_TRANSACTION):
         with transaction.atomic():

@@ -71,15 +71,17 @@ class QueuesView(AnnotationAPIView):
         """Return a page of queues with their numbers of runs, archived ones included."""
         params = query_params(QueueListSerializer, request)
         rows = self._filter(params)
+        if params["include_rubric_keys"]:
+            rows = rows.with_rubric_keys()
         sign = "-" if params["sort_by_desc"] else ""
-        ordered = rows.order_by(f"{sign}{params['sort_by']}", f"{sign}pk")
-        page = list(ordered[params["offset"] : params["offset"] + params["limit"]])
+        ordered = rows.without_rubric().order_by(f"{sign}{params['sort_by']}", f"{sign}pk")
+        page: list[Any] = list(ordered[params["offset"] : params["offset"] + params["limit"]])
         counts = count_items(self.workspace_id, [queue.pk for queue in page])
         result = queues_json(self.workspace_id, page)
         for queue, fields in zip(page, result, strict=True):
             fields["total_runs"] = counts.get(queue.pk, 0)
             if params["include_rubric_keys"]:
-                fields["rubric_keys"] = [item["feedback_key"] for item in queue.rubric_items]
+                fields["rubric_keys"] = queue.rubric_keys
         return Response(result, headers={"X-Pagination-Total": str(rows.count())})
 
     def _filter(self, params: dict[str, Any]) -> AnnotationQueueQuerySet:
@@ -107,6 +109,8 @@ class QueuesView(AnnotationAPIView):
         """Create a queue; the response is without the rubric."""
         wire = decode(request.body, WireQueue)
         experiment_ids = wire.session_ids or ()
+        if experiment_ids:
+            request.auth.require(Permission.RUNS_READ)
         check_count(len(experiment_ids), "session_ids")
         queue = services.create_queue(
             workspace_id=self.workspace_id,
@@ -154,6 +158,7 @@ class PopulateView(AnnotationAPIView):
     @extend_schema(request=request_schema(WirePopulation), responses=dict)
     def post(self, request: ApiRequest) -> Response:
         """Put the root runs of experiments in a queue. Safe to repeat."""
+        request.auth.require(Permission.RUNS_READ)
         wire = decode(request.body, WirePopulation)
         check_count(len(wire.session_ids), "session_ids", minimum=1)
         count = add_experiments(

@@ -35,7 +35,7 @@ class QueueList:
 
 def load_list(workspace_id: UUID, user_id: UUID, *, text: str, offset: int) -> QueueList:
     """Return a page of the queues whose name contains the text, newest first."""
-    queues = AnnotationQueue.objects.for_workspace(workspace_id)
+    queues = AnnotationQueue.objects.for_workspace(workspace_id).without_rubric()
     if text:
         queues = queues.filter(name__icontains=text)
     ordered = queues.order_by("-created_at", "-pk")

@@ -7,11 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
+from django.utils import timezone
+
 from apps.annotation import rubric
 from apps.annotation.item_cursors import items_after, items_before
 from apps.annotation.models import AnnotationQueue, ItemReview, QueueItem
 from apps.annotation.services.items import get_item
-from apps.annotation.services.reviewers import is_reviewer
+from apps.annotation.services.reviewers import is_reviewer, names_of
+from apps.annotation.services.reviews import find_holders
 from apps.annotation.services.scoring import given_feedback, scores_of
 from apps.annotation.services.sections import ReviewSection, query_items, query_section
 from apps.core.errors import NotFound
@@ -36,6 +39,8 @@ class ReviewPage:
     previous_id: UUID | None
     next_id: UUID | None
     may_review: bool
+    holders: Sequence[str] = ()
+    """Names of the others who review the item now, if they are as many as it needs."""
 
     @property
     def is_completed(self) -> bool:
@@ -46,6 +51,11 @@ class ReviewPage:
     @property
     def is_open(self) -> bool:
         """Whether the reviewer may give scores."""
+        return self.may_review and not self.is_completed and not self.holders
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether scores are hidden: they would sway those who may still review the item."""
         return self.may_review and not self.is_completed
 
 
@@ -70,17 +80,21 @@ def load_page(queue: AnnotationQueue, user_id: UUID, item: QueueItem) -> ReviewP
     before, after = items_before(rows, placed), items_after(rows, placed)
     previous, following = before.last(), after.first()
     reviews = ItemReview.objects.for_workspace(queue.workspace_id).filter(item=item)
+    review = reviews.filter(reviewer_id=user_id).first()
+    is_done = item.completed_at is not None or (review is not None and review.completed_at)
+    holders = [] if is_done else find_holders(item, user_id, timezone.now())
     return ReviewPage(
         queue,
         item,
         project,
         load_run(project, item.run_id),
-        reviews.filter(reviewer_id=user_id).first(),
+        review,
         position=before.count() + 1,
         total=rows.count(),
         previous_id=None if previous is None else previous.pk,
         next_id=None if following is None else following.pk,
         may_review=is_reviewer(queue, user_id),
+        holders=names_of(queue.workspace_id, holders) if holders else (),
     )
 
 

@@ -12,6 +12,7 @@ from django.db.models import Q
 
 from apps.annotation import errors
 from apps.annotation.models import AnnotationQueue, ItemReview, QueueItem
+from apps.annotation.services.queue_lock import lock_queue
 from apps.core.tenancy import check_row_limit
 from apps.datasets.errors import ExperimentNotFound
 from apps.trace_store import NO_PAYLOADS, RunQuery, RunRow, run_store
@@ -128,10 +129,7 @@ def add_rows(
 ) -> list[QueueItem]:
     """Put stored runs in the queue and return their items in the order given."""
     workspace_id = queue.workspace_id
-    # A queue that is deleted at the same time leaves no items behind.
-    queues = AnnotationQueue.objects.for_workspace(workspace_id).filter(pk=queue.pk)
-    if queues.select_for_update(no_key=True).first() is None:
-        raise errors.QueueNotFound
+    lock_queue(queue)
     proposed_ids = proposed_ids or {}
     items = QueueItem.objects.for_workspace(workspace_id)
     items.bulk_create(
@@ -202,6 +200,7 @@ def remove_items(
 
     Their feedback stays. Unknown ids have no effect.
     """
+    lock_queue(queue)
     items = QueueItem.objects.for_workspace(queue.workspace_id).filter(queue=queue)
     if item_ids is not None:
         items = items.filter(pk__in=item_ids)

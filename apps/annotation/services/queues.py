@@ -11,8 +11,9 @@ from django.utils import timezone
 
 from apps.annotation import errors
 from apps.annotation.models import AnnotationQueue, QueueItem
-from apps.annotation.rubric import RubricItem, parse_rubric
+from apps.annotation.rubric import RubricItem, check_count, parse_rubric
 from apps.annotation.services.items import add_experiments
+from apps.annotation.services.queue_lock import lock_queue
 from apps.annotation.services.reviews import refresh_items
 from apps.audit.actions import Action
 from apps.audit.services import Target, record
@@ -75,10 +76,7 @@ def update_queue(
     rubric_items: Sequence[RubricItem] | None = None,
 ) -> AnnotationQueue:
     """Set the changed fields; `rubric_items` replaces the rubric. Raises as `create_queue`."""
-    queues = AnnotationQueue.objects.for_workspace(queue.workspace_id)
-    locked = queues.select_for_update(no_key=True).filter(pk=queue.pk).first()
-    if locked is None:
-        raise errors.QueueNotFound
+    locked = lock_queue(queue)
     if changes.get("default_dataset_id") is not None:
         get_dataset(locked.workspace_id, changes["default_dataset_id"])
     before = _audited(locked)
@@ -101,6 +99,7 @@ def _parse_rubric(
     items: Sequence[RubricItem],
     current: Sequence[Mapping[str, Any]] = (),
 ) -> list[dict[str, Any]]:
+    check_count(items)
     keys = {item.feedback_key for item in items if len(item.feedback_key) <= 1000}
     configs = feedback_configs.configs_by_key(
         workspace_id, {key.replace("\x00", "") for key in keys}
@@ -112,9 +111,9 @@ def _parse_rubric(
 def delete_queues(*, queues: Sequence[AnnotationQueue]) -> None:
     """Delete queues of one workspace with their items; runs and feedback stay."""
     for queue in sorted(queues, key=lambda queue: queue.pk):
-        rows = AnnotationQueue.objects.for_workspace(queue.workspace_id).filter(pk=queue.pk)
-        # Items are added under this lock, so that none is added to a deleted queue.
-        if rows.select_for_update(no_key=True).first() is None:
+        try:
+            locked = lock_queue(queue)
+        except errors.QueueNotFound:  # deleted at the same time
             continue
         _record(Action.ANNOTATION_QUEUE_DELETED, queue, before=_audited(queue))
         tags.delete_taggings(
@@ -123,7 +122,7 @@ def delete_queues(*, queues: Sequence[AnnotationQueue]) -> None:
             resource_id=queue.pk,
         )
         _delete_rows("queue_id = %s", queue.pk)
-        rows.delete()
+        locked.delete()
 
 
 def delete_all(workspace: Workspace) -> None:
@@ -146,7 +145,8 @@ def queues_with_run(workspace_id: UUID, run_id: UUID) -> list[AnnotationQueue]:
         raise errors.RunsNotFound
     items = QueueItem.objects.for_workspace(workspace_id).filter(run_id=run_id)
     rows = AnnotationQueue.objects.for_workspace(workspace_id)
-    return list(rows.filter(pk__in=items.values("queue_id")).order_by("-created_at", "-pk"))
+    queues = rows.without_rubric().filter(pk__in=items.values("queue_id"))
+    return list(queues.order_by("-created_at", "-pk"))
 
 
 def _audited(queue: AnnotationQueue) -> dict[str, Any]:

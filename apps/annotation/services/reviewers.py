@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from uuid import UUID
 
 from django.db import transaction
@@ -10,6 +10,7 @@ from django.db.models import Q, QuerySet
 
 from apps.annotation import errors
 from apps.annotation.models import AnnotationQueue, QueueReviewer
+from apps.annotation.services.queue_lock import lock_queue
 from apps.audit.actions import Action
 from apps.audit.services import Target, record
 from apps.core.tenancy import check_row_limit
@@ -52,27 +53,38 @@ def query_users(workspace_id: UUID) -> QuerySet[User]:
     )
 
 
-def find_user(workspace_id: UUID, identity_id: UUID) -> User:
-    """Return the user of the workspace with this id or this id of a membership.
+def names_of(workspace_id: UUID, reviewer_ids: Sequence[UUID]) -> list[str]:
+    """Return the names of the reviewers; a key without a user has none."""
+    users = query_users(workspace_id).in_bulk(reviewer_ids)
+    return [users[pk].display_name if pk in users else "An API key" for pk in reviewer_ids]
+
+
+def find_users(workspace_id: UUID, identity_ids: Collection[UUID]) -> list[UUID]:
+    """Return the users of the workspace with these ids or these ids of memberships, in order.
 
     Raises `ReviewerNotFound`.
     """
-    members = WorkspaceMembership.objects.filter(workspace_id=workspace_id, pk=identity_id)
-    users = query_users(workspace_id)
-    user = users.filter(Q(pk=identity_id) | Q(pk__in=members.values("user_id"))).first()
-    if user is None:
+    members = WorkspaceMembership.objects.filter(workspace_id=workspace_id, pk__in=identity_ids)
+    by_member = dict(members.values_list("pk", "user_id"))
+    wanted = list(dict.fromkeys(by_member.get(pk, pk) for pk in identity_ids))
+    existing = set(query_users(workspace_id).filter(pk__in=wanted).values_list("pk", flat=True))
+    if len(existing) < len(wanted):
         raise errors.ReviewerNotFound
-    return user
+    return wanted
 
 
 @transaction.atomic
 def assign_reviewers(*, queue: AnnotationQueue, identity_ids: Sequence[UUID]) -> None:
     """Assign the users to the queue. Safe to repeat. Raises `ReviewerNotFound`."""
-    users = [find_user(queue.workspace_id, identity_id) for identity_id in identity_ids]
+    lock_queue(queue)
+    user_ids = find_users(queue.workspace_id, identity_ids)
     before = assigned_ids(queue)
     rows = QueueReviewer.objects.for_workspace(queue.workspace_id)
     rows.bulk_create(
-        [QueueReviewer(workspace_id=queue.workspace_id, queue=queue, user=user) for user in users],
+        [
+            QueueReviewer(workspace_id=queue.workspace_id, queue=queue, user_id=user_id)
+            for user_id in user_ids
+        ],
         ignore_conflicts=True,
     )
     check_row_limit(rows.filter(queue=queue), MAX_REVIEWERS, "reviewers of a queue")
@@ -82,6 +94,7 @@ def assign_reviewers(*, queue: AnnotationQueue, identity_ids: Sequence[UUID]) ->
 @transaction.atomic
 def unassign_reviewer(*, queue: AnnotationQueue, identity_id: UUID) -> None:
     """End the assignment of the user; raises `ReviewerNotFound` without one."""
+    lock_queue(queue)
     before = assigned_ids(queue)
     memberships = WorkspaceMembership.objects.filter(
         workspace_id=queue.workspace_id, pk=identity_id

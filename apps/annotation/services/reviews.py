@@ -45,8 +45,9 @@ def set_status(
         project_id=item.project_id,
         run_id=item.run_id,
     )
-    if status is not None and item.completed_at is None and review.completed_at is None:
-        _check_free(queue, item, reviewer_id, now)
+    is_open = item.completed_at is None and review.completed_at is None
+    if status is not None and is_open and find_holders(item, reviewer_id, now):
+        raise errors.QueueItemReserved
     if status is None:
         review.viewed_at = review.reserved_until = review.completed_at = None
     elif status == VIEWED:
@@ -99,15 +100,16 @@ def _lock(item: QueueItem) -> QueueItem:
     return locked
 
 
-def _check_free(queue: AnnotationQueue, item: QueueItem, reviewer_id: UUID, now: datetime) -> None:
-    """Raise `QueueItemReserved` if others have done or reserved all reviews that it needs."""
+def find_holders(item: QueueItem, reviewer_id: UUID, now: datetime) -> list[UUID]:
+    """Return the others who have done or reserved all reviews that the item needs; else none."""
+    queue = item.queue
     if not queue.enable_reservations or queue.needs_all_assigned:
-        return
+        return []
     others = ItemReview.objects.for_workspace(item.workspace_id).filter(item=item)
-    others = others.exclude(reviewer_id=reviewer_id)
-    taken = others.filter(Q(completed_at__isnull=False) | Q(reserved_until__gt=now)).count()
-    if taken >= required_reviews(queue):
-        raise errors.QueueItemReserved
+    others = others.exclude(reviewer_id=reviewer_id).order_by("created_at", "pk")
+    taken = others.filter(Q(completed_at__isnull=False) | Q(reserved_until__gt=now))
+    holders = list(taken.values_list("reviewer_id", flat=True))
+    return holders if len(holders) >= required_reviews(queue) else []
 
 
 def _refresh_item(item: QueueItem, queue: AnnotationQueue, now: datetime) -> None:
@@ -121,7 +123,10 @@ def _refresh_item(item: QueueItem, queue: AnnotationQueue, now: datetime) -> Non
 
 
 def refresh_items(queue: AnnotationQueue) -> None:
-    """Apply a changed number of reviewers to all items, in the caller's transaction."""
+    """Apply a changed number of reviewers to all items.
+
+    In the caller's transaction, which has locked the queue.
+    """
     condition = Q(reviews__completed_at__isnull=False)
     if queue.needs_all_assigned:
         condition &= Q(reviews__reviewer_id__in=assigned_ids(queue))

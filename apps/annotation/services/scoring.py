@@ -6,7 +6,11 @@ from collections.abc import Collection
 from typing import Any
 from uuid import UUID, uuid5
 
+from django.db import transaction
+
+from apps.annotation import errors
 from apps.annotation.models import QueueItem
+from apps.annotation.services.reviews import VIEWED, set_status
 from apps.core.errors import Invalid
 from apps.core.linear_regex import compile_pattern
 from apps.feedback.models import Feedback
@@ -14,6 +18,7 @@ from apps.feedback.services.feedback import create_feedback
 from apps.feedback.wire import WireFeedback
 
 
+@transaction.atomic
 def give_feedback(
     *,
     item: QueueItem,
@@ -24,8 +29,13 @@ def give_feedback(
 ) -> Feedback:
     """Store the reviewer's score or comment of the key; it replaces what they gave before.
 
-    Raises `Invalid` for a comment that the rubric does not accept, and the errors of feedback.
+    A score is a part of a review: it reserves the item again. Raises `QueueItemReserved`,
+    `NotAnAssignedReviewer`, `QueueItemCompleted` for an item that others have reviewed, `Invalid`
+    for a comment that the rubric does not accept, and the errors of feedback.
     """
+    review = set_status(item=item, reviewer_id=user_id, status=VIEWED)
+    if review.item.completed_at is not None and review.completed_at is None:
+        raise errors.QueueItemCompleted
     rubric = {entry["feedback_key"]: entry for entry in item.queue.rubric_items}
     pattern = rubric.get(key, {}).get("regex_validator")
     if comment and pattern and not compile_pattern(pattern).search(comment):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 from uuid import UUID
 
-from django.db.models import Count
+from django.db.models import Count, Q, QuerySet
 from django.utils import timezone
 
 from apps.annotation.models import AnnotationQueue, ItemReview, QueueItem
@@ -36,7 +37,7 @@ def query_section(
         return items.archived()
     if not is_reviewer(queue, reviewer_id):
         return items.pending() if section is ReviewSection.OTHERS else items.none()
-    reserved_ids = find_reserved(queue, reviewer_id, timezone.now())
+    reserved_ids = query_reserved(queue, reviewer_id, timezone.now())
     pending = items.pending()
     mine = pending.unreviewed().exclude(pk__in=reserved_ids)
     if section is ReviewSection.MINE:
@@ -57,30 +58,27 @@ def find_section(queue: AnnotationQueue, reviewer_id: UUID, item: QueueItem) -> 
     return ReviewSection.MINE if mine.exists() else ReviewSection.OTHERS
 
 
-def find_reserved(queue: AnnotationQueue, reviewer_id: UUID, now: datetime) -> list[UUID]:
-    """Return the pending items that as many other reviewers as they need have reserved.
+def query_reserved(
+    queue: AnnotationQueue, reviewer_id: UUID, now: datetime
+) -> QuerySet[ItemReview, Any]:
+    """Return the ids of pending items that as many other reviewers as they need have reserved.
 
-    Items of assigned reviewers need each of them, so none excludes another.
+    A query, which others embed: there may be thousands. Items of assigned reviewers need each of
+    them, so none excludes another.
     """
-    if not queue.enable_reservations or queue.needs_all_assigned:
-        return []
     reviews = ItemReview.objects.for_workspace(queue.workspace_id).filter(queue=queue)
-    others = reviews.exclude(reviewer_id=reviewer_id)
-    reserved = others.filter(reserved_until__gt=now, completed_at=None, item__completed_at=None)
-    counts = dict(reserved.values_list("item_id").annotate(count=Count("pk")).order_by())
-    if not counts:
-        return []
-    done = dict(
-        reviews.completed()
-        .filter(item_id__in=counts)
-        .values_list("item_id")
-        .annotate(count=Count("pk"))
+    if not queue.enable_reservations or queue.needs_all_assigned:
+        return reviews.none().values("item_id")
+    is_done = Q(completed_at__isnull=False)
+    is_reserved = Q(reserved_until__gt=now, completed_at=None) & ~Q(reviewer_id=reviewer_id)
+    counted = (
+        reviews.filter(is_done | is_reserved, item__completed_at=None)
         .order_by()
+        .values("item_id")
+        .annotate(count=Count("pk"), reserved_count=Count("pk", filter=is_reserved))
     )
-    required = required_reviews(queue)
-    return [
-        item_id for item_id, count in counts.items() if count + done.get(item_id, 0) >= required
-    ]
+    full = counted.filter(reserved_count__gt=0, count__gte=required_reviews(queue))
+    return full.values("item_id")
 
 
 def count_waiting(workspace_id: UUID, queue_ids: Collection[UUID]) -> dict[UUID, int]:

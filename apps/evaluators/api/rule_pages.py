@@ -77,7 +77,7 @@ class AppliedRunsView(EvaluatorAPIView):
         runs = _load_runs(self.workspace_id, shown)
         return Response(
             {
-                "logs": [applied_json(row, runs.get(row.run_id)) for row in shown],
+                "logs": [applied_json(rule, row, runs.get(row.run_id)) for row in shown],
                 "cursor": None if last is None else encode_cursor(last.created_at, last.pk),
             }
         )

@@ -56,7 +56,7 @@ class EvaluatorSpendView(EvaluatorAPIView):
 def _group_fields(group: SpendGroup, group_by: str) -> dict[str, Any]:
     rule = group.rules[0]
     result: dict[str, Any] = {}
-    if group_by in {EVALUATOR, RULE}:
+    if group_by in {EVALUATOR, RULE} and rule.evaluator is not None:
         result |= {"evaluator_id": rule.evaluator_id, "evaluator_name": rule.evaluator.name}
     if group_by in {RESOURCE, RULE}:
         result |= {

@@ -17,7 +17,7 @@ from apps.evaluators.code.results import read_result
 from apps.evaluators.code.subjects import PAYLOADS, build_subject
 from apps.evaluators.models import Evaluation, EvaluationStatus, Evaluator
 from apps.evaluators.scoring import MAX_KEYS
-from apps.evaluators.services import code_runs, leases, spend, traces
+from apps.evaluators.services import code_runs, leases, queueing, spend, traces
 from apps.evaluators.services.scores import write_feedback
 from apps.playground.services.model_calls import MAX_ATTEMPTS
 
@@ -37,6 +37,8 @@ class CodeEvaluation:
     id: UUID
     attempt: int
     subject: bytes = field(repr=False)
+    queue_error: str = ""
+    """Why the run is not in the queue of the rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +67,15 @@ def claim(limit: int, excluded: Collection[UUID] = ()) -> list[EvaluationBatch]:
     for organization_id, rule_id in _find_batches(limit, excluded):
         with transaction.atomic():
             claimed = leases.lease(_find_members(organization_id, rule_id))
-        if evaluations := _prepare(claimed):
+        evaluations = _prepare(claimed)
+        if evaluations and (evaluator := claimed[0].rule.evaluator) is not None:
             first = evaluations[0]
             batches.append(
                 EvaluationBatch(
                     first.id,
                     first.attempt,
                     organization_id,
-                    claimed[0].rule.evaluator.code,
+                    evaluator.code,
                     code_runs.find_uid(organization_id),
                     evaluations,
                 )
@@ -103,14 +106,14 @@ def _prepare(claimed: Sequence[Evaluation]) -> list[CodeEvaluation]:
             leases.release(row, is_code=True)
             continue
         try:
-            subject = _build_subject(row)
+            evaluation = _prepare_one(row)
         except _NoCall as reason:
             _finish(row, reason)
         except AppError as error:
             _finish(row, _NoCall(error.detail, EvaluationStatus.FAILED))
         else:
-            size += len(subject)
-            prepared.append(CodeEvaluation(row.pk, row.attempt, subject))
+            size += len(evaluation.subject)
+            prepared.append(evaluation)
     return prepared
 
 
@@ -122,8 +125,8 @@ class _NoCall(Exception):
         self.status = status
 
 
-def _build_subject(row: Evaluation) -> bytes:
-    """Return what the function sees. Raises `_NoCall` and `BadEvaluator`."""
+def _prepare_one(row: Evaluation) -> CodeEvaluation:
+    """Read what the function sees. Raises `_NoCall` and `BadEvaluator`."""
     if row.attempt - row.earlier_attempts > MAX_ATTEMPTS:
         raise _NoCall(f"{MAX_ATTEMPTS} attempts were interrupted.", EvaluationStatus.FAILED)
     run = traces.find_run(row, PAYLOADS)
@@ -131,10 +134,13 @@ def _build_subject(row: Evaluation) -> bytes:
         raise _NoCall("The run was removed.", EvaluationStatus.SKIPPED)
     if not traces.matches(row.rule, run):
         raise _NoCall("The filters of the rule do not match.", None)
+    queue_error = queueing.add_to_queue(row, run.row)
     subject = build_subject(run, traces.find_example(run))
     if reason := spend.count_call(row.rule):
+        if queue_error:
+            raise _NoCall(f"{reason} {queue_error}", EvaluationStatus.FAILED)
         raise _NoCall(reason, EvaluationStatus.SKIPPED)
-    return subject
+    return CodeEvaluation(row.pk, row.attempt, subject, queue_error)
 
 
 def _finish(row: Evaluation, reason: _NoCall) -> None:
@@ -164,16 +170,19 @@ def _record(item: CodeEvaluation, reply: CodeReply | None) -> None:
         leases.release(item, is_code=True)
         spend.return_call(row.rule)
         return
+    evaluator = row.rule.evaluator
+    assert evaluator is not None  # noqa: S101  (evaluations without one are not of this kind)
     row.ended_at, row.error = timezone.now(), reply.error
     if not reply.error:
         try:
-            scores = read_result(reply.result, row.rule.evaluator.name)
+            scores = read_result(reply.result, evaluator.name)
         except AppError as error:
             row.error = error.detail
         else:
             row.error = write_feedback(row, scores)
     if not row.error:
-        _remember_keys(row.rule.evaluator, [item["key"] for item in row.scores or ()])
+        _remember_keys(evaluator, [item["key"] for item in row.scores or ()])
+    row.error = " ".join(filter(None, (row.error, item.queue_error)))
     row.status = EvaluationStatus.FAILED if row.error else EvaluationStatus.SUCCEEDED
     row.save(update_fields=["status", "error", "ended_at", "scores"])
 

@@ -14,9 +14,9 @@ from django.utils import timezone
 from apps.core.errors import AppError
 from apps.evaluators.errors import BadEvaluator, BadJudgement
 from apps.evaluators.judge import Judge, resolve
-from apps.evaluators.models import Evaluation, EvaluationStatus, EvaluatorRule
+from apps.evaluators.models import Evaluation, EvaluationStatus, Evaluator, EvaluatorRule
 from apps.evaluators.scoring import Score, read_scores
-from apps.evaluators.services import leases, spend, traces
+from apps.evaluators.services import leases, queueing, spend, traces
 from apps.evaluators.services.scores import write_feedback
 from apps.evaluators.variables import needs_output
 from apps.playground.services import call_records
@@ -47,6 +47,10 @@ class ClaimedEvaluation:
     """Whether it is no failure that there is none."""
     is_dropped: bool = False
     """Whether the rule's filters do not match the run: a later change of it may."""
+    is_done: bool = False
+    """Whether the rule has no judge, and the run is in its queue."""
+    queue_error: str = ""
+    """Why the run is not in the queue of the rule."""
 
 
 def has_due() -> bool:
@@ -83,7 +87,22 @@ def _prepare_call(evaluation: Evaluation, claimed: ClaimedEvaluation) -> Claimed
         return replace(claimed, error="The run was removed.", is_skipped=True)
     if not traces.matches(rule, run):
         return replace(claimed, is_dropped=True)
-    judge = resolve(rule.evaluator)
+    claimed = replace(claimed, queue_error=queueing.add_to_queue(evaluation, run.row))
+    if rule.evaluator is None:
+        if rule.annotation_queue is None:
+            return replace(claimed, error=queueing.QUEUE_DELETED, is_skipped=True)
+        return replace(claimed, is_done=not claimed.queue_error)
+    try:
+        return _prepare_judge(evaluation, rule.evaluator, claimed, run)
+    except AppError as error:
+        return replace(claimed, error=error.detail)
+
+
+def _prepare_judge(
+    evaluation: Evaluation, evaluator: Evaluator, claimed: ClaimedEvaluation, run: RunDetail
+) -> ClaimedEvaluation:
+    rule = evaluation.rule
+    judge = resolve(evaluator)
     subject = traces.read_subject(run)
     if subject.outputs is None and needs_output(judge.mapping):
         return replace(claimed, error="The run has no output.", is_skipped=True)
@@ -97,7 +116,7 @@ def _prepare_call(evaluation: Evaluation, claimed: ClaimedEvaluation) -> Claimed
     )
     if reason := spend.count_call(rule):
         return replace(claimed, error=reason, is_skipped=True)
-    record = build_record(rule, judge, chat, run)
+    record = build_record(rule, evaluator, judge, chat, run)
     return replace(claimed, judge=judge, record=record, call=call)
 
 
@@ -113,10 +132,10 @@ def _check_price(rule: EvaluatorRule, chat: ChatRequest) -> None:
 
 
 def build_record(
-    rule: EvaluatorRule, judge: Judge, chat: ChatRequest, run: RunDetail
+    rule: EvaluatorRule, evaluator: Evaluator, judge: Judge, chat: ChatRequest, run: RunDetail
 ) -> CallRecord:
     """The judge's own run, a trace of the project `evaluators`."""
-    row, evaluator = run.row, rule.evaluator
+    row = run.row
     metadata = {
         "evaluator_id": str(evaluator.pk),
         "rule_id": str(rule.pk),
@@ -161,10 +180,15 @@ def record_end(claimed: ClaimedEvaluation, result: ModelCallResult) -> bool:
         row.delete()
         return True
     row.ended_at, row.error = result.ended_at, result.error or ""
-    if claimed.record is None or claimed.judge is None:
-        row.status = EvaluationStatus.SKIPPED if claimed.is_skipped else EvaluationStatus.FAILED
-    else:
+    if claimed.record is not None and claimed.judge is not None:
         _record_judgement(row, claimed.judge, claimed.record, result)
+    elif claimed.is_done:
+        row.status = EvaluationStatus.SUCCEEDED
+    else:
+        row.status = EvaluationStatus.SKIPPED if claimed.is_skipped else EvaluationStatus.FAILED
+    if claimed.queue_error:
+        row.status = EvaluationStatus.FAILED
+        row.error = " ".join(filter(None, (row.error, claimed.queue_error)))
     row.save(update_fields=["status", "error", "ended_at", "judge_run_id", "scores", "cost"])
     return True
 

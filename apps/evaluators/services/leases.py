@@ -96,7 +96,9 @@ def lease(ids: Collection[UUID]) -> list[Evaluation]:
 
 def _with_rules(evaluations: list[Evaluation]) -> list[Evaluation]:
     rules = EvaluatorRule.objects.across_workspaces(reason="the rules of these evaluations")
-    rules = rules.select_related("evaluator__prompt", "evaluator__saved_settings")
+    rules = rules.select_related(
+        "evaluator__prompt", "evaluator__saved_settings", "annotation_queue"
+    )
     by_id = rules.in_bulk({row.rule_id for row in evaluations})
     present = []
     for evaluation in evaluations:
@@ -104,10 +106,10 @@ def _with_rules(evaluations: list[Evaluation]) -> list[Evaluation]:
         if rule is None:  # it was deleted, with its evaluations
             continue
         evaluation.rule = rule
-        if evaluation.is_code == rule.evaluator.is_code:
+        if evaluation.is_code == rule.is_code:
             present.append(evaluation)
         else:  # the rule got another evaluator meanwhile
-            release(evaluation, is_code=rule.evaluator.is_code)
+            release(evaluation, is_code=rule.is_code)
     return present
 
 

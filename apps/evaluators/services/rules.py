@@ -11,6 +11,7 @@ import msgspec
 from django.db import transaction
 from django.utils import timezone
 
+from apps.annotation.services.queues import get_queue
 from apps.audit.actions import Action
 from apps.audit.services import Target, record
 from apps.core.callers import Caller
@@ -45,7 +46,11 @@ def rules_of(workspace_id: UUID) -> EvaluatorRuleQuerySet:
     """The rules with what their JSON needs."""
     rows = EvaluatorRule.objects.for_workspace(workspace_id).with_present_scope()
     return rows.select_related(
-        "dataset", "project", "evaluator__prompt", "evaluator__saved_settings"
+        "dataset",
+        "project",
+        "annotation_queue",
+        "evaluator__prompt",
+        "evaluator__saved_settings",
     )
 
 
@@ -69,13 +74,13 @@ def create_rule(*, caller: Caller, body: RuleBody) -> EvaluatorRule:
     """Create a rule, its evaluator unless it names one, and its backfill if it asks for one.
 
     Raises `BadEvaluatorRule`, `BadEvaluator`, `TooManyEvaluators`, `EvaluatorNotFound`,
-    `FilterError`, and `NotFound` for a foreign project or dataset.
+    `FilterError`, `Forbidden`, and `NotFound` for a foreign project, dataset or queue.
     """
     rule = build_rule(caller, body)
     evaluators.lock_evaluators(caller.workspace_id)
     if EvaluatorRule.objects.for_workspace(caller.workspace_id).count() >= MAX_RULES:
         raise errors.TooManyEvaluators(f"A workspace has at most {MAX_RULES} rules.")
-    if body.evaluator_id is None:
+    if body.evaluator_id is None and rule.evaluator is not None:
         evaluators.save_new(rule.evaluator)
     rule.save(force_insert=True)
     _record(Action.EVALUATOR_RULE_CREATED, rule, after=_audit_values(rule))
@@ -100,15 +105,18 @@ def build_rule(caller: Caller, body: RuleBody) -> EvaluatorRule:
         **{name: getattr(body, name) or "" for name in _FILTERS},
     )
     _set_scope(caller, rule, body)
+    _set_queue(caller, rule, body.add_to_annotation_queue_id)
+    rule.extends_queue_retention = bool(body.extend_annotation_queue_trace_retention)
     _check(rule)
     given = (body.evaluator_id is not None, bool(body.evaluators), bool(body.code_evaluators))
-    if sum(given) != 1:
+    if sum(given) > 1 or (not any(given) and rule.annotation_queue is None):
         raise BadEvaluatorRule(
-            "A rule has either `evaluators`, `code_evaluators` or an `evaluator_id`."
+            "A rule has either `evaluators`, `code_evaluators` or an `evaluator_id`, or it has"
+            " none of them and an `add_to_annotation_queue_id`."
         )
     if body.evaluator_id is not None:
         rule.evaluator = evaluators.get_evaluator(caller.workspace_id, body.evaluator_id)
-    else:
+    elif any(given):
         rule.evaluator = evaluators.new_evaluator(caller, body.display_name)
         rule.evaluator.is_part_of_rule = True
         if body.code_evaluators:
@@ -116,6 +124,15 @@ def build_rule(caller: Caller, body: RuleBody) -> EvaluatorRule:
         _apply_evaluator(caller, rule.evaluator, body)
     _check_limit(rule)
     return rule
+
+
+def _set_queue(caller: Caller, rule: EvaluatorRule, queue_id: UUID | None) -> None:
+    """Raises `Forbidden` and `QueueNotFound`."""
+    if queue_id is None:
+        rule.annotation_queue = None
+        return
+    caller.require(Permission.ANNOTATION_QUEUES_WRITE)
+    rule.annotation_queue = get_queue(caller.workspace_id, queue_id)
 
 
 def _set_scope(caller: Caller, rule: EvaluatorRule, body: RuleBody) -> None:
@@ -154,7 +171,11 @@ def _only_one(items: list[T], name: str) -> T:
 
 
 def _check_limit(rule: EvaluatorRule) -> None:
-    if rule.evaluator.is_code and rule.weekly_limit_usd is not None:
+    if rule.weekly_limit_usd is None:
+        return
+    if rule.evaluator is None:
+        raise BadEvaluatorRule("`spend_limit`: a rule without a judge costs nothing.")
+    if rule.is_code:
         raise BadEvaluatorRule("`spend_limit`: a function costs nothing.")
 
 
@@ -188,6 +209,10 @@ def _check(rule: EvaluatorRule) -> None:
         raise BadEvaluatorRule(f"`display_name` has 1 to {MAX_NAME_LENGTH} characters.")
     if not 0 <= rule.sampling_rate <= 1:  # also false for NaN
         raise BadEvaluatorRule("`sampling_rate` must be from 0 to 1.")
+    if rule.extends_queue_retention and rule.annotation_queue is None:
+        raise BadEvaluatorRule(
+            "`extend_annotation_queue_trace_retention` needs an `add_to_annotation_queue_id`."
+        )
     for name in _FILTERS:
         text = getattr(rule, name)
         if len(text) > MAX_FILTER_LENGTH:
@@ -217,6 +242,7 @@ def update_rule(*, caller: Caller, rule: EvaluatorRule, changes: RuleChanges) ->
     if changes.spend_limit is not msgspec.UNSET:
         rule.weekly_limit_usd = _limit_usd(changes.spend_limit)
     _check_scope_unchanged(rule, changes)
+    _change_queue(caller, rule, changes)
     _check(rule)
     _change_evaluator(caller, rule, changes)
     if rule.is_enabled and not was_enabled:
@@ -227,6 +253,19 @@ def update_rule(*, caller: Caller, rule: EvaluatorRule, changes: RuleChanges) ->
     _record(Action.EVALUATOR_RULE_UPDATED, rule, before=before, after=_audit_values(rule))
     _change_backfill(caller, rule, changes)
     return rule
+
+
+def _change_queue(caller: Caller, rule: EvaluatorRule, changes: RuleChanges) -> None:
+    """Runs that are in the queue stay there, and those of before are not put in another one."""
+    queue_id = changes.add_to_annotation_queue_id
+    if queue_id is not msgspec.UNSET and queue_id != rule.annotation_queue_id:
+        if queue_id is None and rule.evaluator is None:
+            raise BadEvaluatorRule("Without an evaluator and a queue the rule does nothing.")
+        _set_queue(caller, rule, queue_id)
+    if (extends := changes.extend_annotation_queue_trace_retention) is not msgspec.UNSET:
+        rule.extends_queue_retention = bool(extends)
+    elif rule.annotation_queue is None:
+        rule.extends_queue_retention = False
 
 
 def _change_backfill(caller: Caller, rule: EvaluatorRule, changes: RuleChanges) -> None:
@@ -254,11 +293,13 @@ def _change_evaluator(caller: Caller, rule: EvaluatorRule, changes: RuleChanges)
         rule.evaluator = evaluators.get_evaluator(rule.workspace_id, changes.evaluator_id)
         rule.save(update_fields=["evaluator"])
         _delete_if_unused(previous)
-        _evaluations(rule).unfinished().update(is_code=rule.evaluator.is_code)
+        _evaluations(rule).unfinished().update(is_code=rule.is_code)
     evaluator = rule.evaluator
-    own = changes.code_evaluators if evaluator.is_code else changes.evaluators
-    other = changes.evaluators if evaluator.is_code else changes.code_evaluators
+    own = changes.code_evaluators if rule.is_code else changes.evaluators
+    other = changes.evaluators if rule.is_code else changes.code_evaluators
     if own not in (None, msgspec.UNSET) or other:
+        if evaluator is None:
+            raise BadEvaluatorRule("The rule has no evaluator; create another rule.")
         if not evaluator.is_part_of_rule:
             raise BadEvaluatorRule("Change the evaluator of the rule itself: others may use it.")
         before = evaluators.audit_values(evaluator)
@@ -280,8 +321,8 @@ def delete_rule(*, rule: EvaluatorRule) -> None:
     _delete_if_unused(evaluator)
 
 
-def _delete_if_unused(evaluator: Evaluator) -> None:
-    if evaluator.is_part_of_rule and not evaluator.rules.exists():
+def _delete_if_unused(evaluator: Evaluator | None) -> None:
+    if evaluator is not None and evaluator.is_part_of_rule and not evaluator.rules.exists():
         evaluators.delete_evaluator(evaluator=evaluator, with_rules=False)
 
 
@@ -313,7 +354,10 @@ def _audit_values(rule: EvaluatorRule) -> dict[str, Any]:
         "name": rule.name,
         "dataset_id": None if rule.dataset_id is None else str(rule.dataset_id),
         "session_id": None if rule.project_id is None else str(rule.project_id),
-        "evaluator_id": str(rule.evaluator_id),
+        "evaluator_id": None if rule.evaluator_id is None else str(rule.evaluator_id),
+        "annotation_queue_id": (
+            None if rule.annotation_queue_id is None else str(rule.annotation_queue_id)
+        ),
         "is_enabled": rule.is_enabled,
         "sampling_rate": rule.sampling_rate,
         "filter": rule.filter or None,

@@ -70,7 +70,8 @@ def _find_rules(
     workspace_id: UUID, project_ids: Collection[UUID]
 ) -> dict[UUID, list[EvaluatorRule]]:
     """Return the enabled rules of each of the projects that has one."""
-    enabled = EvaluatorRule.objects.for_workspace(workspace_id).filter(is_enabled=True)
+    rows = EvaluatorRule.objects.for_workspace(workspace_id).with_actions()
+    enabled = rows.filter(is_enabled=True)
     # Of the evaluator, only its type: a prompt or a source may be large.
     rules = list(enabled.select_related("evaluator").defer("evaluator__setting", "evaluator__code"))
     if not rules:
@@ -142,7 +143,7 @@ def _build(
             workspace_id=workspace_id,
             organization_id=organization_id,
             rule=rule,
-            is_code=rule.evaluator.is_code,
+            is_code=rule.is_code,
             run_id=run.id,
             project_id=run.project_id,
             example_id=run.example_id,

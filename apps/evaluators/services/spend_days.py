@@ -35,8 +35,8 @@ class SpendGroup:
 
 
 def select_rules(workspace_id: UUID, params: Mapping[str, Any]) -> EvaluatorRuleQuerySet:
-    """The rules that the parameters name, also disabled ones."""
-    rows = EvaluatorRule.objects.for_workspace(workspace_id)
+    """The rules with evaluators that the parameters name, also disabled ones."""
+    rows = EvaluatorRule.objects.for_workspace(workspace_id).filter(evaluator__isnull=False)
     columns = {
         "evaluator_id": "evaluator", "session_id": "project", "dataset_id": "dataset",
         "type": "evaluator__type",
@@ -65,7 +65,7 @@ def group_spend(
             RESOURCE: rule.dataset_id or rule.project_id,
             RULE: rule.pk,
         }[group_by]
-        assert key is not None  # noqa: S101  (a rule has a dataset or a project)
+        assert key is not None  # noqa: S101  (the rules have evaluators, and a dataset or project)
         groups[key].rules.append(rule)
         by_rule[rule.pk] = key
     spent = _load(workspace_id, by_rule, first_day)

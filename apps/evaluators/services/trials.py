@@ -76,6 +76,8 @@ def prepare_rule_trial(*, caller: Caller, body: RuleTrialBody) -> PreparedTrial:
     Raises as `prepare_trial`, and `BadEvaluatorRule`.
     """
     evaluator = rules.build_rule(caller, body).evaluator
+    if evaluator is None:
+        raise BadEvaluatorRule("`evaluators`: only judges are tried here.")
     if evaluator.is_code:
         raise BadEvaluatorRule("`code_evaluators`: only judges are tried here.")
     subject = Subject(
