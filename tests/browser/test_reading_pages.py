@@ -126,6 +126,8 @@ def test_sample_data_is_loaded_read_and_removed(session):
     expect(page.get_by_label("Run preview")).to_contain_text("concierge")
     page.keyboard.press("Escape")
     expect(page.get_by_label("Run preview")).to_be_hidden()
+    # Charts and filters that are still on their way would not find the removed project.
+    page.locator(SETTLED).wait_for(state="attached")
     page.get_by_role("button", name="Remove the sample data").click()
     expect(page.get_by_text("The sample data was removed.")).to_be_visible()
     expect(page.get_by_role("heading", level=1)).to_have_text("Start")
