@@ -75,7 +75,7 @@ def test_rule_has_the_fields_that_the_clients_require(api, body, workspace):
         ({"spend_limit": {"limit_usd": "many"}}, 422, "`spend_limit.limit_usd`"),
         ({"spend_limit": {"limit_usd": 1, "window": "daily"}}, 422, "`spend_limit.window`"),
         ({"max_calls_per_day": 0}, 422, "`max_calls_per_day`"),
-        ({"add_to_dataset_id": "x"}, 422, "`add_to_dataset_id` is not supported"),
+        ({"webhooks": [{"url": "https://a.example"}]}, 422, "`webhooks` is not supported"),
         (
             {"code_evaluators": [{"code": "def perform_eval(run): ..."}]},
             422,
